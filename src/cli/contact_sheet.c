@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/convert.h"
 #include "formats/image_write.h"
 
 #define SHEETS 1       /* batches that are written */
@@ -27,22 +28,10 @@ static const struct cw_batch_component *sheet_find_images(const struct cw_batch 
 
 static double sheet_value(const struct cw_batch_component *c, size_t i)
 {
-    switch (c->dtype) {
-    case CW_UINT8:
-        return ((const uint8_t *)c->data)[i];
-    case CW_UINT16:
-        return ((const uint16_t *)c->data)[i] / 257.0;
-    case CW_FLOAT32:
-        return (double)((const float *)c->data)[i];
-    case CW_FLOAT64:
-        return ((const double *)c->data)[i];
-    case CW_FLOAT16:
-        return (double)cw_half_to_float(((const uint16_t *)c->data)[i]);
-    case CW_BFLOAT16:
-        return (double)cw_bfloat_to_float(((const uint16_t *)c->data)[i]);
-    default:
-        return 0;
-    }
+    double v = 0;
+    if (c->dtype == CW_UINT8 || c->dtype == CW_UINT16 || cw_dtype_is_float(c->dtype))
+        cw_convert(c->dtype, CW_FLOAT64, &v, (const uint8_t *)c->data + i * cw_dtype_size(c->dtype), 1);
+    return c->dtype == CW_UINT16 ? v / 257.0 : v;
 }
 
 int cli_contact_sheet_write(const char *dir, const struct cw_batch *b, uint64_t nth, struct cw_error *err)

@@ -1,7 +1,6 @@
-/* Names and sizes of dtypes and types, and conversions of 16-bit floats. */
+/* Names and sizes of dtypes and types. */
 #include "data/type.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,89 +51,6 @@ bool cw_dtype_is_signed(enum cw_dtype dtype)
 bool cw_dtype_is_integer(enum cw_dtype dtype)
 {
     return dtype >= CW_UINT8 && dtype <= CW_INT64;
-}
-
-static uint32_t type_float_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, 4);
-    return u;
-}
-
-static float type_bits_float(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, 4);
-    return f;
-}
-
-float cw_half_to_float(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
-    if (e == 31)
-        return type_bits_float(sign | 0x7f800000u | m << 13);
-    if (e == 0) { /* zero and subnormals: m * 2^-24, exact in float */
-        float f = (float)m * 0x1p-24f;
-        return sign ? -f : f;
-    }
-    return type_bits_float(sign | (e + 112) << 23 | m << 13);
-}
-
-/* Rounds |d| to a multiple of 2^(exponent - mantissa bits), to nearest even; the power of two scaling is
- * exact. */
-static double type_round_mantissa(double a, int mantissa_bits, int min_exponent)
-{
-    int e;
-    frexp(a, &e);
-    e -= 1;
-    if (e < min_exponent)
-        e = min_exponent;
-    return ldexp(nearbyint(ldexp(a, mantissa_bits - e)), e - mantissa_bits);
-}
-
-uint16_t cw_double_to_half(double d)
-{
-    uint16_t sign = signbit(d) ? 0x8000u : 0;
-    double a = fabs(d);
-    if (isnan(d))
-        return sign | 0x7e00u;
-    if (isinf(a))
-        return sign | 0x7c00u;
-    a = type_round_mantissa(a, 10, -14);
-    if (a >= 65536.0)
-        return sign | 0x7c00u;
-    if (a < 0x1p-14)
-        return sign | (uint16_t)(a * 0x1p24);
-    int e;
-    double m = frexp(a, &e); /* a = m * 2^e, m in [0.5, 1) */
-    return sign | (uint16_t)((e + 14) << 10) | (uint16_t)((uint32_t)(m * 2048.0) & 0x3ffu);
-}
-
-uint16_t cw_float_to_half(float f)
-{
-    return cw_double_to_half((double)f);
-}
-
-float cw_bfloat_to_float(uint16_t b)
-{
-    return type_bits_float((uint32_t)b << 16);
-}
-
-uint16_t cw_float_to_bfloat(float f)
-{
-    uint32_t u = type_float_bits(f);
-    if (isnan(f))
-        return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-}
-
-uint16_t cw_double_to_bfloat(double d)
-{
-    uint16_t sign = signbit(d) ? 0x8000u : 0;
-    if (isnan(d) || isinf(d))
-        return cw_float_to_bfloat((float)d);
-    double a = type_round_mantissa(fabs(d), 7, -126);
-    return sign | cw_float_to_bfloat((float)a); /* exact, or beyond the largest float: infinity */
 }
 
 bool cw_type_fixed(const struct cw_type *t)

@@ -35,14 +35,6 @@ bool cw_dtype_is_float(enum cw_dtype dtype);
 bool cw_dtype_is_signed(enum cw_dtype dtype);  /* signed integers */
 bool cw_dtype_is_integer(enum cw_dtype dtype); /* signed or unsigned, not bool */
 
-/* Scalars in and out of half precisions; round to nearest even, NaN stays NaN. */
-float cw_half_to_float(uint16_t h);
-uint16_t cw_float_to_half(float f);
-uint16_t cw_double_to_half(double d); /* one rounding */
-float cw_bfloat_to_float(uint16_t b);
-uint16_t cw_float_to_bfloat(float f);
-uint16_t cw_double_to_bfloat(double d); /* one rounding */
-
 #define CW_MAX_NDIM 6
 #define CW_MAX_COMPONENTS 128 /* of an element */
 #define CW_VARIES (-1)        /* a dimension that varies per element */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/macro.h"
+#include "data/convert.h"
 
 const char *cw_number_why(enum cw_number n)
 {
@@ -30,18 +31,9 @@ static enum cw_number number_store_integer(bool negative, uint64_t magnitude, en
 
 static enum cw_number number_store_float(double v, enum cw_dtype dtype, void *out)
 {
-    double stored = v;
-    if (dtype == CW_FLOAT64) {
-        memcpy(out, &v, 8);
-    } else if (dtype == CW_FLOAT32) {
-        float f = (float)v;
-        memcpy(out, &f, 4);
-        stored = f;
-    } else {
-        uint16_t half = dtype == CW_FLOAT16 ? cw_double_to_half(v) : cw_double_to_bfloat(v);
-        memcpy(out, &half, 2);
-        stored = dtype == CW_FLOAT16 ? cw_half_to_float(half) : cw_bfloat_to_float(half);
-    }
+    double stored;
+    cw_convert(CW_FLOAT64, dtype, out, &v, 1);
+    cw_convert(dtype, CW_FLOAT64, &stored, out, 1);
     return isinf(stored) && !isinf(v) ? CW_NUMBER_RANGE : CW_NUMBER_OK;
 }
 

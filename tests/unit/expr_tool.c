@@ -8,7 +8,7 @@
  *
  * rows holds the rows' values one after another (little-endian). For bytes components "lengths" gives each
  * row's. One answer per line:
- * {"dtype", "dims", "rows": [HEX or null], "shapes": [[...]], "failed": {ROW: MESSAGE}, "can_fail": bool} or
+ * {"dtype", "dims", "rows": [HEX or null], "shapes": [[...]], "failed": {ROW: MESSAGE}} or
  * {"error": MESSAGE}.
  */
 #include <jansson.h>
@@ -167,7 +167,6 @@ static json_t *answer(json_t *request, struct cw_budget *budget)
         json_object_set_new(result, "rows", out);
         json_object_set_new(result, "shapes", shapes);
         json_object_set_new(result, "failed", failed);
-        json_object_set_new(result, "can_fail", json_boolean(cw_expr_can_fail(e)));
     }
     cw_expr_free(e);
     cw_arena_deinit(&arena);

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/math.h"
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr.h"
 #include "pipeline/op.h"
 
@@ -80,7 +80,7 @@ static int setup(void **state)
         ((float *)f->columns[F].data)[i] = (float)i * 0.25f;
         f->columns[B].data[i] = i % 3 == 0;
         ((int8_t *)f->columns[I8].data)[i] = (int8_t)i;
-        ((uint16_t *)f->columns[H].data)[i] = cw_float_to_half((float)i);
+        cw_convert(CW_FLOAT32, CW_FLOAT16, (uint16_t *)f->columns[H].data + i, &(float){(float)i}, 1);
         ((uint64_t *)f->columns[U64].data)[i] = (uint64_t)i << 52;
         for (int k = 0; k < 3; k++)
             ((int32_t *)f->columns[A].data)[3 * i + k] = i * (k + 1);
@@ -199,7 +199,6 @@ static size_t failures(struct fixture *f, const char *text, const char *why)
     struct cw_expr *e = NULL;
     if (cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err) < 0)
         fail_msg("%s: %s", text, err.message);
-    assert_true(cw_expr_can_fail(e));
     assert_int_equal(cw_expr_eval(e, f->ports, "test", &f->block, OUT, &err), 0);
     for (const struct cw_fault *x = f->block.faults; x; x = x->next) {
         assert_true(x->row != 4 && x->row != 5);
@@ -242,17 +241,17 @@ static void conditions(void **state)
     assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, keep, &err), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(keep[i], (i - 10) % 4 != 0);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     assert_int_equal(cw_expr_compile("length(tokens) * i", CW_EXPR_INTEGER, lookup, NULL, &e, &err), 0);
     assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, lengths, &err), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(lengths[i], i % 4 * (int8_t)i);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     assert_int_equal(cw_expr_compile("true", CW_EXPR_CONDITION, lookup, NULL, &e, &err), 0);
     assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, keep, &err), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(keep[i], 1);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     assert_int_equal(cw_expr_compile("a > 1", CW_EXPR_CONDITION, lookup, NULL, &e, &err), CW_E_PIPELINE);
     assert_int_equal(cw_expr_compile("f", CW_EXPR_INTEGER, lookup, NULL, &e, &err), CW_E_PIPELINE);
     assert_int_equal(cw_expr_compile("s", CW_EXPR_CONDITION, lookup, NULL, &e, &err), CW_E_PIPELINE);
@@ -312,7 +311,7 @@ static void limits(void **state)
     strcpy(text + 199, "1");
     memset(text + 200, ')', 199);
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), 0);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     memset(text, '-', 5000);
     strcpy(text + 5000, "x");
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
@@ -322,60 +321,6 @@ static void limits(void **state)
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
     memset(text, ' ', sizeof(text) - 1);
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
-}
-
-/* The loops for half precisions against the scalar functions: all halves, and doubles around every rounding
- * boundary. */
-static void halves(void **state)
-{
-    (void)state;
-    for (unsigned h = 0; h < 65536; h++) {
-        uint16_t v = (uint16_t)h, back;
-        float f;
-        double d;
-        cw_convert(CW_FLOAT16, CW_FLOAT32, &f, &v, 1);
-        float want = cw_half_to_float(v);
-        assert_memory_equal(&f, &want, 4);
-        if (f != f)
-            continue;
-        d = (double)f;
-        for (int k = -2; k <= 2; k++) {
-            double near = d + k * (0x1p-11 + 0x1p-50) * (d == 0 ? 0x1p-14 : d);
-            cw_convert(CW_FLOAT64, CW_FLOAT16, &back, &near, 1);
-            assert_int_equal(back, cw_double_to_half(near));
-            cw_convert(CW_FLOAT64, CW_BFLOAT16, &back, &near, 1);
-            assert_int_equal(back, cw_double_to_bfloat(near));
-            f = (float)near;
-            cw_convert(CW_FLOAT32, CW_FLOAT16, &back, &f, 1);
-            assert_int_equal(back, cw_float_to_half(f));
-        }
-        cw_convert(CW_BFLOAT16, CW_FLOAT32, &f, &v, 1);
-        want = cw_bfloat_to_float(v);
-        assert_memory_equal(&f, &want, 4);
-    }
-    static const double edges[] = {65519.999999999996,
-                                   65520.0,
-                                   0x1p-25,
-                                   0x1.0000000000001p-25,
-                                   0x1p-24,
-                                   0x1.8p-24,
-                                   3.4e38,
-                                   3.39e38,
-                                   0x1.fffffffffffffp1023,
-                                   0x1.fep127,
-                                   0x1.feffffffffffp127,
-                                   0x1.ffp127,
-                                   0x1p-149,
-                                   0x1p-134,
-                                   0x1.8p-133,
-                                   5e-324};
-    for (size_t i = 0; i < CW_COUNT_OF(edges); i++) {
-        uint16_t have;
-        cw_convert(CW_FLOAT64, CW_FLOAT16, &have, &edges[i], 1);
-        assert_int_equal(have, cw_double_to_half(edges[i]));
-        cw_convert(CW_FLOAT64, CW_BFLOAT16, &have, &edges[i], 1);
-        assert_int_equal(have, cw_double_to_bfloat(edges[i]));
-    }
 }
 
 static void casts(void **state)
@@ -408,7 +353,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(conditions, setup, teardown),
         cmocka_unit_test(errors),
         cmocka_unit_test(limits),
-        cmocka_unit_test(halves),
         cmocka_unit_test(casts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/macro.h"
-#include "data/type.h"
+#include "data/convert.h"
 
 struct format {
     int mantissa, max_exponent, min_exponent;
@@ -53,28 +53,70 @@ static uint32_t reference(double d, const struct format *f)
     return sign | (isinf(d) ? infinity : nearest_bits(fabs(d), f));
 }
 
+static float half_to_float(uint16_t v)
+{
+    float r;
+    cw_convert(CW_FLOAT16, CW_FLOAT32, &r, &v, 1);
+    return r;
+}
+
+static uint16_t float_to_half(float v)
+{
+    uint16_t r;
+    cw_convert(CW_FLOAT32, CW_FLOAT16, &r, &v, 1);
+    return r;
+}
+
+static uint16_t double_to_half(double v)
+{
+    uint16_t r;
+    cw_convert(CW_FLOAT64, CW_FLOAT16, &r, &v, 1);
+    return r;
+}
+
+static float bfloat_to_float(uint16_t v)
+{
+    float r;
+    cw_convert(CW_BFLOAT16, CW_FLOAT32, &r, &v, 1);
+    return r;
+}
+
+static uint16_t float_to_bfloat(float v)
+{
+    uint16_t r;
+    cw_convert(CW_FLOAT32, CW_BFLOAT16, &r, &v, 1);
+    return r;
+}
+
+static uint16_t double_to_bfloat(double v)
+{
+    uint16_t r;
+    cw_convert(CW_FLOAT64, CW_BFLOAT16, &r, &v, 1);
+    return r;
+}
+
 static void test_all_patterns_out_and_back(void **state)
 {
     (void)state;
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
-        float h = cw_half_to_float((uint16_t)bits), b = cw_bfloat_to_float((uint16_t)bits);
+        float h = half_to_float((uint16_t)bits), b = bfloat_to_float((uint16_t)bits);
         double vh = value_of(bits, &half), vb = value_of(bits, &bfloat);
         if (isnan(vh)) {
             assert_true(isnan(h));
-            assert_true(isnan(cw_half_to_float(cw_float_to_half(h))));
+            assert_true(isnan(half_to_float(float_to_half(h))));
         } else {
             assert_true((double)h == vh && !signbit(h) == !signbit(vh));
-            assert_int_equal(cw_float_to_half(h), bits);
-            assert_int_equal(cw_double_to_half(vh), bits);
+            assert_int_equal(float_to_half(h), bits);
+            assert_int_equal(double_to_half(vh), bits);
         }
         if (isnan(vb)) {
             assert_true(isnan(b));
-            assert_true(isnan(cw_bfloat_to_float(cw_float_to_bfloat(b))));
-            assert_true(isnan(cw_bfloat_to_float(cw_double_to_bfloat((double)b))));
+            assert_true(isnan(bfloat_to_float(float_to_bfloat(b))));
+            assert_true(isnan(bfloat_to_float(double_to_bfloat((double)b))));
         } else {
             assert_true((double)b == vb && !signbit(b) == !signbit(vb));
-            assert_int_equal(cw_float_to_bfloat(b), bits);
-            assert_int_equal(cw_double_to_bfloat(vb), bits);
+            assert_int_equal(float_to_bfloat(b), bits);
+            assert_int_equal(double_to_bfloat(vb), bits);
         }
     }
 }
@@ -96,11 +138,11 @@ static void test_rounding_at_every_boundary(void **state)
                 for (unsigned j = 0; j < 3; j++)
                     for (int sign = -1; sign <= 1; sign += 2) {
                         double d = sign * points[j];
-                        assert_int_equal(k ? cw_double_to_bfloat(d) : cw_double_to_half(d), reference(d, f));
+                        assert_int_equal(k ? double_to_bfloat(d) : double_to_half(d), reference(d, f));
                     }
                 float x = (float)at[i], floats[] = {x, nextafterf(x, 0), nextafterf(x, INFINITY)};
                 for (unsigned j = 0; j < 3; j++)
-                    assert_int_equal(k ? cw_float_to_bfloat(floats[j]) : cw_float_to_half(floats[j]),
+                    assert_int_equal(k ? float_to_bfloat(floats[j]) : float_to_half(floats[j]),
                                      reference((double)floats[j], f));
             }
         }
@@ -110,20 +152,40 @@ static void test_rounding_at_every_boundary(void **state)
 static void test_special_values(void **state)
 {
     (void)state;
-    assert_int_equal(cw_double_to_half(65519.99), 0x7bff);
-    assert_int_equal(cw_double_to_half(65520), 0x7c00);
-    assert_int_equal(cw_double_to_half(-1e300), 0xfc00);
-    assert_int_equal(cw_double_to_half(0x1p-25), 0);
-    assert_int_equal(cw_double_to_half(0x1.0000000000001p-25), 1);
-    assert_int_equal(cw_double_to_half(-0.0), 0x8000);
-    assert_int_equal(cw_double_to_bfloat(1e300), 0x7f80);
-    assert_int_equal(cw_double_to_bfloat(-(double)INFINITY), 0xff80);
-    assert_int_equal(cw_double_to_bfloat(5e-324), 0);
+    static const double edges[] = {65519.999999999996,
+                                   65520.0,
+                                   0x1p-25,
+                                   0x1.0000000000001p-25,
+                                   0x1p-24,
+                                   0x1.8p-24,
+                                   3.4e38,
+                                   3.39e38,
+                                   0x1.fffffffffffffp1023,
+                                   0x1.fep127,
+                                   0x1.feffffffffffp127,
+                                   0x1.ffp127,
+                                   0x1p-149,
+                                   0x1p-134,
+                                   0x1.8p-133,
+                                   5e-324};
+    for (size_t i = 0; i < CW_COUNT_OF(edges); i++) {
+        assert_int_equal(double_to_half(edges[i]), reference(edges[i], &half));
+        assert_int_equal(double_to_bfloat(edges[i]), reference(edges[i], &bfloat));
+    }
+    assert_int_equal(double_to_half(65519.99), 0x7bff);
+    assert_int_equal(double_to_half(65520), 0x7c00);
+    assert_int_equal(double_to_half(-1e300), 0xfc00);
+    assert_int_equal(double_to_half(0x1p-25), 0);
+    assert_int_equal(double_to_half(0x1.0000000000001p-25), 1);
+    assert_int_equal(double_to_half(-0.0), 0x8000);
+    assert_int_equal(double_to_bfloat(1e300), 0x7f80);
+    assert_int_equal(double_to_bfloat(-(double)INFINITY), 0xff80);
+    assert_int_equal(double_to_bfloat(5e-324), 0);
     /* One rounding: through float it would be a tie, and end up a step higher. */
-    assert_int_equal(cw_double_to_bfloat(1 + 0x1p-8 - 0x1p-40), 0x3f80);
-    assert_int_equal(cw_double_to_half(1 + 0x1p-11 - 0x1p-50), 0x3c00);
-    assert_int_equal(cw_double_to_half(1 + 0x1p-11 + 0x1p-50), 0x3c01);
-    assert_int_equal(cw_double_to_bfloat(1 + 0x1p-8 + 0x1p-50), 0x3f81);
+    assert_int_equal(double_to_bfloat(1 + 0x1p-8 - 0x1p-40), 0x3f80);
+    assert_int_equal(double_to_half(1 + 0x1p-11 - 0x1p-50), 0x3c00);
+    assert_int_equal(double_to_half(1 + 0x1p-11 + 0x1p-50), 0x3c01);
+    assert_int_equal(double_to_bfloat(1 + 0x1p-8 + 0x1p-50), 0x3f81);
 }
 
 static void test_names(void **state)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr.h"
 #include "pipeline/roles.h"
 

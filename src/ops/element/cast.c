@@ -1,5 +1,5 @@
 /* cast: a component in another dtype; fuses with image operators. */
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/image/image_role.h"
 
 static int cast_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
@@ -28,13 +28,11 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
     const struct cw_port *in = &op->in[0], *out = &op->out[0];
     const struct cw_column *from = &block->columns[in->value];
     size_t size = cw_dtype_size(in->type.dtype);
-    bool fixed = cw_type_fixed(&out->type);
-    int r = fixed ? cw_block_dense(block, out->value, &out->type, err)
-                  : cw_block_ragged(block, out->value, err);
+    int r = cw_block_column(block, out->value, &out->type, err);
     if (r < 0)
         return r;
     const struct cw_column *to = &block->columns[out->value];
-    if (fixed && from->dense && from->stride == cw_type_bytes(&in->type)) {
+    if (to->dense && from->dense && from->stride == cw_type_bytes(&in->type)) {
         /* one run; rows that are not ok do no harm */
         cw_convert(in->type.dtype, out->type.dtype, to->data, from->data, block->n * (from->stride / size));
         return 0;

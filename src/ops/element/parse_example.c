@@ -1,6 +1,6 @@
 /*
- * parse_example: tf.train.Example to components. Of the features asked for, those that somebody needs are
- * checked and extracted; bytes are views into the record.
+ * parse_example: tf.train.Example to components. Of the features asked for, those that a later operator or
+ * the batch needs are checked and extracted; bytes are views into the record.
  */
 #include "formats/example.h"
 

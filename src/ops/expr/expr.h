@@ -40,13 +40,17 @@ int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup looku
 struct cw_bind;
 int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribute, const char *text,
                  enum cw_expr_use use, struct cw_expr **ret, struct cw_error *err) _must_check_;
-struct cw_expr *cw_expr_free(struct cw_expr *e); /* NULL is fine; returns NULL */
+/* The same for the attribute `where`, a condition. The expression is op->state. cw_op_desc.bind */
+int cw_expr_bind_where(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
+/* NULL is fine. cw_op_desc.free_state */
+void cw_expr_free(void *expr);
 
 /* Type of the result. */
 const struct cw_type *cw_expr_type(const struct cw_expr *e);
-/* True when a record can fail in it: integer division, integer powers, shapes that vary. */
-bool cw_expr_can_fail(const struct cw_expr *e);
 
+/* For an operator bound so: whether the condition holds, by row, in the block's arena. */
+int cw_expr_where(const struct cw_op *op, struct cw_block *b, const uint8_t **ret,
+                  struct cw_error *err) _must_check_;
 /*
  * Evaluates over the rows of a block into column `value`, which is made here: dense (in the batch slab where
  * its slots are known) when the type is fixed, else ragged. `in` maps port numbers to value numbers:
@@ -56,7 +60,7 @@ bool cw_expr_can_fail(const struct cw_expr *e);
 int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
                  unsigned value, struct cw_error *err) _must_check_;
 /* The same into an array of the caller: n values of the type (bool bytes or int64 for conditions and
- * integers); the type must be fixed. out NULL: only for the records that fail. Rows that are not OK get
+ * integers); the type must be fixed. Rows that are not OK get
  * unspecified values. */
 int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
                       void *out, struct cw_error *err) _must_check_;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 #include "pipeline/op.h"
 
@@ -23,7 +23,6 @@ static int lower_reduce(struct compiler *c, const struct cw_node *node, struct o
     if ((r = cw_lower_convert(c, &o, computing)) < 0)
         return r;
     c->e->crosses = true;
-    c->e->can_fail |= !cw_type_fixed(&from) || cw_type_bytes(&from) == 0;
     struct cw_type type = cw_type_scalar(computing);
     r = cw_lower_emit(c, node,
                       (struct cw_instr){.kind = CW_I_REDUCE, .op = node->op, .dtype = computing, .a = o.reg},
@@ -40,14 +39,9 @@ static int lower_where(struct compiler *c, const struct cw_node *node, struct op
         return r;
     struct cw_type type = {.dtype = cw_lower_common_dtype(c, &a, &b)};
     if ((r = cw_lower_both_values(c, &a, &b, type.dtype)) < 0 ||
-        (r = cw_lower_result_shape(c, node, a.reg, b.reg, &type)) < 0)
+        (r = cw_lower_result_shape(c, node, &reg_of(c, a.reg)->type, &reg_of(c, b.reg)->type, &type)) < 0 ||
+        (r = cw_lower_result_shape(c, node, &reg_of(c, cond.reg)->type, &type, &type)) < 0)
         return r;
-    struct cw_reg branches = {.type = type}; /* the branches' shape, as if it were a register's */
-    unsigned joint;
-    if ((r = cw_lower_reg_new(c, &branches, &joint)) < 0 ||
-        (r = cw_lower_result_shape(c, node, cond.reg, joint, &type)) < 0)
-        return r;
-    c->e->n_regs--;
     return cw_lower_emit(
         c, node,
         (struct cw_instr){
@@ -69,7 +63,6 @@ static int lower_length(struct compiler *c, const struct cw_node *node, struct o
         if ((r = lower_find_component(c, argument, &n)) < 0)
             return r;
         if (n->type.dtype == CW_BYTES || n->type.ndim < 0 || (n->type.ndim > 0 && n->type.dims[0] < 0)) {
-            c->e->can_fail |= n->type.dtype != CW_BYTES && n->type.ndim < 0;
             return cw_lower_emit(c, node,
                                  (struct cw_instr){.kind = CW_I_COLUMN_LENGTH,
                                                    .op = CW_X_LENGTH,
@@ -85,12 +78,10 @@ static int lower_length(struct compiler *c, const struct cw_node *node, struct o
         return CW_LOWER_FAIL(c, argument, "length of a scalar: expected bytes or an array");
     if (type->ndim > 0 && type->dims[0] >= 0) {
         uint64_t n = (uint64_t)type->dims[0];
-        cw_lower_release(c, o.reg, CW_LEVEL_ROW);
         *ret = (struct operand){.node = node};
         return cw_lower_reg_constant(c, CW_INT64, &n, 8, ret);
     }
     c->e->crosses = true;
-    c->e->can_fail |= type->ndim < 0;
     return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_LENGTH, .op = CW_X_LENGTH, .a = o.reg},
                          &scalar, ret);
 }
@@ -122,25 +113,12 @@ static int lower_call(struct compiler *c, const struct cw_node *node, struct ope
     if ((r = cw_lower_any_value(c, &a)) < 0)
         return r;
     enum cw_dtype t = dtype_of(c, &a);
-    bool real = cw_dtype_is_float(t);
-    switch (node->op) {
-    case CW_X_ABS:
-        if (!real && !cw_dtype_is_signed(t))
-            break;
-        return cw_lower_unary(c, node, CW_X_ABS, t, &a, ret);
-    case CW_X_FLOOR:
-    case CW_X_CEIL:
-    case CW_X_ROUND:
-        if (real)
-            return cw_lower_unary(c, node, node->op, t, &a, ret);
-        if (t == CW_BOOL && node->op == CW_X_ROUND && (r = cw_lower_convert(c, &a, CW_FLOAT16)) < 0)
-            return r;
-        break;
-    default:
-        return cw_lower_unary(c, node, node->op, cw_float_for(t), &a, ret);
-    }
-    *ret = a;
-    return 0;
+    bool same = node->op == CW_X_ABS || node->op == CW_X_FLOOR || node->op == CW_X_CEIL ||
+                node->op == CW_X_ROUND;
+    if (!same || cw_dtype_is_float(t) || (node->op == CW_X_ABS && cw_dtype_is_signed(t)))
+        return cw_lower_unary(c, node, node->op, same ? t : cw_float_for(t), &a, ret);
+    *ret = a; /* of a number that has neither fraction nor sign */
+    return t == CW_BOOL && node->op == CW_X_ROUND ? cw_lower_convert(c, ret, CW_FLOAT16) : 0;
 }
 
 static int lower_cast(struct compiler *c, const struct cw_node *node, struct operand *ret)
@@ -221,8 +199,6 @@ static int lower_comparison(struct compiler *c, const struct cw_node *node, stru
     for (const struct cw_node *next = node->first->sibling; r == 0 && next; next = next->sibling) {
         if ((r = lower_node(c, next, &right)) < 0)
             return r;
-        if (next->sibling && right.kind == O_REG) /* read once more, as the next left side */
-            reg_of(c, right.reg)->refs++;
         if ((r = cw_lower_compare(c, node, next->before, left, right, &one)) < 0)
             return r;
         if (next == node->first->sibling)
@@ -332,8 +308,6 @@ int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup looku
         free(c.names);
         c.names = next;
     }
-    for (unsigned i = 0; i < CW_COUNT_OF(c.slots); i++)
-        free(c.slots[i].free);
     if (r < 0)
         cw_expr_free(e);
     else
@@ -358,24 +332,27 @@ int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribut
                           "%s: %s: %.500s", op->desc->name, attribute, why.message);
 }
 
-struct cw_expr *cw_expr_free(struct cw_expr *e)
+int cw_expr_bind_where(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
+    struct cw_expr *e = NULL;
+    int r = cw_expr_bind(b, op, "where", cw_attr_string(op, "where"), CW_EXPR_CONDITION, &e, err);
+    op->state = e;
+    return r;
+}
+
+void cw_expr_free(void *expr)
+{
+    struct cw_expr *e = expr;
     if (!e)
-        return NULL;
+        return;
     cw_tree_deinit(&e->tree);
     free(e->text);
     free(e->regs);
     free(e->instrs);
     free(e);
-    return NULL;
 }
 
 const struct cw_type *cw_expr_type(const struct cw_expr *e)
 {
     return &e->type;
-}
-
-bool cw_expr_can_fail(const struct cw_expr *e)
-{
-    return e->can_fail;
 }

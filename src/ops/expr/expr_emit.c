@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 
 /* ---- registers and instructions ---- */
@@ -33,59 +33,15 @@ int cw_lower_bool_constant(struct compiler *c, bool value, struct operand *ret)
     return cw_lower_reg_constant(c, CW_BOOL, &v, 1, ret);
 }
 
-void cw_lower_release(struct compiler *c, unsigned r, enum cw_level reader)
-{
-    struct cw_reg *reg = reg_of(c, r);
-    if (reg->kind != CW_REG_TEMP || --reg->refs > 0)
-        return;
-    /* Values per row may be computed before those per element of the same rows: then they have to last. */
-    if (reg->level == CW_LEVEL_ROW && reader == CW_LEVEL_ELEMENT)
-        return;
-    struct slots *s = &c->slots[reg->level];
-    s->free[s->n++] = reg->slot; /* room for all slots is made when a slot is */
-}
-
-static int emit_slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
-{
-    struct slots *s = &c->slots[level];
-    if (s->n > 0) {
-        *ret = s->free[--s->n];
-        return 0;
-    }
-    int r = CW_ARRAY_ROOM(s->free, s->capacity, c->e->n_slots + (size_t)1, "an expression", c->err);
-    *ret = c->e->n_slots;
-    c->e->n_slots += r == 0;
-    return r;
-}
-
 static enum cw_level emit_level_of(const struct compiler *c, const struct cw_instr *in,
-                                   const struct cw_type *type, unsigned n_operands)
+                                   const struct cw_type *type)
 {
     if (type->ndim != 0)
         return CW_LEVEL_ELEMENT;
     if (in->kind >= CW_I_REDUCE)
         return CW_LEVEL_ROW;
-    enum cw_level level = reg_of(c, in->a)->level;
-    if (n_operands > 1)
-        level = CW_MAX(level, reg_of(c, in->b)->level);
-    if (n_operands > 2)
-        level = CW_MAX(level, reg_of(c, in->c)->level);
-    return level;
-}
-
-static unsigned emit_operands_of(const struct cw_instr *in)
-{
-    switch (in->kind) {
-    case CW_I_BINARY:
-        return 2;
-    case CW_I_WHERE:
-        return 3;
-    case CW_I_COLUMN_LENGTH:
-    case CW_I_BYTES_EQUAL:
-        return 0;
-    default:
-        return 1;
-    }
+    enum cw_level ab = CW_MAX(reg_of(c, in->a)->level, reg_of(c, in->b)->level);
+    return CW_MAX(ab, reg_of(c, in->c)->level);
 }
 
 /* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each
@@ -106,13 +62,17 @@ static int emit_fold(struct compiler *c, const struct cw_instr *in, enum cw_dtyp
 int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
                   const struct cw_type *type, struct operand *ret)
 {
-    unsigned n = emit_operands_of(&in);
+    /* registers that it reads; those that it lacks are the first one */
+    static const uint8_t n_operands[] = {[CW_I_UNARY] = 1,         [CW_I_BINARY] = 2,     [CW_I_WHERE] = 3,
+                                         [CW_I_CONVERT] = 1,       [CW_I_REDUCE] = 1,     [CW_I_LENGTH] = 1,
+                                         [CW_I_COLUMN_LENGTH] = 0, [CW_I_BYTES_EQUAL] = 0};
+    unsigned n = n_operands[in.kind];
     struct operand result = {.kind = O_REG, .node = node};
-    in.level = emit_level_of(c, &in, type, n);
     if (n < 3)
         in.c = in.a;
-    if (n < 2 && n > 0)
+    if (n == 1)
         in.b = in.a;
+    in.level = emit_level_of(c, &in, type);
     int r;
     if (in.level == CW_LEVEL_CONSTANT) {
         if ((r = emit_fold(c, &in, type->dtype, &result)) != 1) {
@@ -121,19 +81,12 @@ int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_inst
         }
         in.level = CW_LEVEL_ROW;
     }
-    struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type, .refs = 1};
-    if ((r = emit_slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)
-        return r;
-    if ((r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression",
+    struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type};
+    if ((r = cw_lower_reg_new(c, &reg, &in.dst)) < 0 ||
+        (r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression",
                            c->err)) < 0)
         return r;
     c->e->instrs[c->e->n_instrs++] = in;
-    if (n > 0)
-        cw_lower_release(c, in.a, in.level);
-    if (n > 1)
-        cw_lower_release(c, in.b, in.level);
-    if (n > 2)
-        cw_lower_release(c, in.c, in.level);
     result.reg = in.dst;
     *ret = result;
     return 0;
@@ -254,10 +207,8 @@ int cw_lower_truth(struct compiler *c, struct operand *o)
     int r = cw_lower_no_bytes(c, o);
     if (r < 0)
         return r;
-    if (o->kind == O_INT)
-        return cw_lower_bool_constant(c, o->integer != 0, o);
-    if (o->kind == O_FLOAT)
-        return cw_lower_bool_constant(c, o->real != 0, o);
+    if (o->kind != O_REG)
+        return cw_lower_bool_constant(c, o->kind == O_INT ? o->integer != 0 : o->real != 0, o);
     return cw_lower_convert(c, o, CW_BOOL);
 }
 
@@ -269,20 +220,15 @@ static const char *emit_shape_text(const struct cw_type *t, char buf[160])
     return cw_type_print(&plain, buf) + strlen(cw_dtype_name(CW_BOOL));
 }
 
-int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsigned a, unsigned b,
-                          struct cw_type *ret)
+int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, const struct cw_type *x,
+                          const struct cw_type *y, struct cw_type *ret)
 {
-    const struct cw_type *x = &reg_of(c, a)->type, *y = &reg_of(c, b)->type;
     struct cw_type type = *ret;
     if (!cw_broadcast(x, y, &type)) {
         char left[160], right[160];
         return CW_LOWER_FAIL(c, node, "shapes don't match: %s and %s", emit_shape_text(x, left),
                              emit_shape_text(y, right));
     }
-    /* Where a dimension is not known, the shapes may turn out not to match. */
-    if (x->ndim != 0 && y->ndim != 0 &&
-        (x->ndim < 0 || y->ndim < 0 || !cw_type_fixed(x) || !cw_type_fixed(y)))
-        c->e->can_fail = true;
     if (cw_type_fixed(&type) && cw_type_bytes(&type) > SIZE_MAX / 16)
         return CW_LOWER_FAIL(c, node, "the result is too large");
     *ret = type;
@@ -294,13 +240,11 @@ int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop 
                     struct operand *ret)
 {
     struct cw_type type = {.dtype = result};
-    cw_kernel kernel = cw_kernel_arithmetic(op, kernel_dtype);
-    if (!kernel)
-        kernel = cw_kernel_math(op, kernel_dtype);
+    cw_kernel kernel = cw_kernel_find(op, kernel_dtype);
     if (!kernel)
         return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op),
                              cw_dtype_name((enum cw_dtype)kernel_dtype));
-    int r = cw_lower_result_shape(c, node, a->reg, b->reg, &type);
+    int r = cw_lower_result_shape(c, node, &reg_of(c, a->reg)->type, &reg_of(c, b->reg)->type, &type);
     if (r < 0)
         return r;
     return cw_lower_emit(c, node,
@@ -329,7 +273,7 @@ int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop o
         r = cw_lower_convert(c, o, computing);
     if (r < 0)
         return r;
-    cw_kernel kernel = cw_kernel_math(op, computing);
+    cw_kernel kernel = cw_kernel_find(op, computing);
     if (!kernel)
         return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op), cw_dtype_name(t));
     struct cw_type type = reg_of(c, o->reg)->type;

@@ -5,7 +5,7 @@
  * anew for each row. All scratch is in the block's arena and given back at the end; nothing is kept between
  * blocks.
  */
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_run.h"
 
 /* ---- instructions ---- */
@@ -208,7 +208,7 @@ static void eval_step(struct run *x, unsigned index, size_t rows, size_t n)
 
 /* ---- a piece of rows ---- */
 
-static void eval_store(struct run *x, uint8_t *out, size_t n, bool once)
+static void eval_store(struct run *x, uint8_t *out, size_t n)
 {
     const struct cw_expr *e = x->e;
     const struct cw_reg *reg = reg_of(x, e->result);
@@ -217,7 +217,7 @@ static void eval_store(struct run *x, uint8_t *out, size_t n, bool once)
         memcpy(out, x->values[e->result].p, n * size);
     else if (reg->kind == CW_REG_CONSTANT)
         cw_kernel_where(size, out, &(uint8_t){1}, reg->constant, reg->constant, n, 0, 0, 0);
-    else if (e->canonical_nan && once)
+    else if (e->canonical_nan)
         cw_kernel_canonical_nan(e->type.dtype, out, n);
 }
 
@@ -237,7 +237,7 @@ static int eval_compute(struct run *x, size_t rows, uint8_t *out)
     if (!x->in_pieces) {
         for (unsigned i = 0; i < e->n_instrs; i++)
             eval_step(x, i, rows, 0);
-        eval_store(x, out, rows * result->n, true);
+        eval_store(x, out, rows * result->n);
         return 0;
     }
     bool scalar = e->regs[e->result].level != CW_LEVEL_ELEMENT;
@@ -249,7 +249,7 @@ static int eval_compute(struct run *x, size_t rows, uint8_t *out)
         for (unsigned i = 0; i < e->n_instrs; i++)
             if (e->instrs[i].level == CW_LEVEL_ELEMENT)
                 eval_step(x, i, 1, n);
-        eval_store(x, out, n, true);
+        eval_store(x, out, n);
         out += n * size_of(x, e->result);
         if (temp)
             result->p = out;
@@ -258,7 +258,7 @@ static int eval_compute(struct run *x, size_t rows, uint8_t *out)
                 x->values[i].p += n * size_of(x, i);
     }
     if (scalar)
-        eval_store(x, out, 1, true);
+        eval_store(x, out, 1);
     return 0;
 }
 
@@ -275,7 +275,6 @@ static void eval_report(struct run *x, size_t row)
     };
     if (x->b->status[row] != CW_ROW_OK || x->faults[row] == FAULT_NONE)
         return;
-    const char *dots = strlen(x->e->text) > 200 ? "..." : "";
     if (x->faults[row] == FAULT_SHAPE) {
         char left[160], right[160];
         size_t skip = strlen(cw_dtype_name(CW_BOOL)); /* only the shapes are of interest */
@@ -284,37 +283,37 @@ static void eval_report(struct run *x, size_t row)
                       cw_type_print(&x->left, left) + skip, cw_type_print(&x->right, right) + skip,
                       x->e->text, strlen(x->e->text) > 150 ? "..." : "");
     } else {
-        cw_block_fail(x->b, row, x->op, "%s in %.200s%s", reasons[x->faults[row]], x->e->text, dots);
+        cw_block_fail(x->b, row, x->op, "%s in %.200s%s", reasons[x->faults[row]], x->e->text,
+                      strlen(x->e->text) > 200 ? "..." : "");
     }
-}
-
-static int eval_cancelled(const struct run *x)
-{
-    if (x->b->cancelled && x->b->cancelled(x->b->cancel_arg))
-        return cw_error_set(x->err, CW_E_INTERRUPTED, "cancelled");
-    return 0;
 }
 
 /* Values computed between two looks at the clock of cancellation: about a millisecond. */
 #define LOOK_EVERY ((size_t)1 << 20)
 
+static int eval_cancelled(struct run *x, size_t computed)
+{
+    x->since_look += computed;
+    if (x->since_look <= LOOK_EVERY)
+        return 0;
+    x->since_look = 0;
+    return x->b->cancelled && x->b->cancelled(x->b->cancel_arg)
+               ? cw_error_set(x->err, CW_E_INTERRUPTED, "cancelled")
+               : 0;
+}
+
 /* All rows have the same shapes: one plan. */
 static int eval_run_fixed(struct run *x, uint8_t *out)
 {
-    struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
-    size_t bytes = cw_type_bytes(&x->e->type), since = 0;
+    size_t bytes = cw_type_bytes(&x->e->type);
     int r = cw_run_plan_shapes(x, 0) ? cw_run_plan_memory(x)
                                      : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
     for (x->row = 0; x->row < x->b->n && r == 0; x->row += x->rows_at_once) {
         size_t rows = CW_MIN(x->rows_at_once, x->b->n - x->row);
         r = eval_compute(x, rows, out + x->row * bytes);
-        since += rows * x->max_n;
-        if (r == 0 && since > LOOK_EVERY) {
-            since = 0;
-            r = eval_cancelled(x);
-        }
+        if (r == 0)
+            r = eval_cancelled(x, rows * x->max_n);
     }
-    cw_arena_release(x->b->arena, mark);
     return r;
 }
 
@@ -322,10 +321,9 @@ static int eval_run_fixed(struct run *x, uint8_t *out)
  * nowhere. */
 static int eval_run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
 {
-    size_t since = 0;
-    CW_ROWS_OK(row, x->b, true)
+    int r = 0;
+    CW_ROWS_OK(row, x->b, r == 0)
     {
-        int r = 0;
         x->row = row;
         if (!cw_run_plan_shapes(x, row)) {
             fault(x, row, FAULT_SHAPE);
@@ -353,14 +351,9 @@ static int eval_run_varying(struct run *x, uint8_t *out, bool ragged, unsigned v
         if (r < 0)
             return r;
         eval_report(x, row);
-        since += x->max_n;
-        if (since > LOOK_EVERY) {
-            since = 0;
-            if ((r = eval_cancelled(x)) < 0)
-                return r;
-        }
+        r = eval_cancelled(x, x->max_n);
     }
-    return 0;
+    return r;
 }
 
 static int eval_run(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
@@ -370,10 +363,7 @@ static int eval_run(const struct cw_expr *e, const struct cw_port *in, const cha
     int r = 0;
     x.faults = cw_run_take(&x, b->n, &r);
     struct cw_arena_mark mark = cw_arena_mark(b->arena);
-    bool can_release = !ragged; /* rows of a ragged result are allocated in between */
     x.values = cw_run_take(&x, e->n_regs * sizeof(*x.values), &r);
-    x.slots = cw_run_take(&x, e->n_slots * sizeof(*x.slots), &r);
-    x.slot_bytes = cw_run_take(&x, e->n_slots * sizeof(*x.slot_bytes), &r);
     x.spread = cw_run_take(&x, e->n_instrs * sizeof(*x.spread), &r);
     if (r < 0)
         return r;
@@ -383,19 +373,16 @@ static int eval_run(const struct cw_expr *e, const struct cw_port *in, const cha
         /* its rows that fail are recorded in the arena as it goes: nothing is given back */
         return eval_run_varying(&x, out, ragged, value);
     r = eval_run_fixed(&x, out);
-    if (can_release)
-        cw_arena_release(b->arena, mark);
-    if (e->can_fail)
-        for (size_t row = 0; row < b->n && r == 0; row++)
-            eval_report(&x, row);
+    cw_arena_release(b->arena, mark);
+    for (size_t row = 0; x.faulted && row < b->n && r == 0; row++)
+        eval_report(&x, row);
     return r;
 }
 
 int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
                  unsigned value, struct cw_error *err)
 {
-    bool dense = cw_type_fixed(&e->type);
-    int r = dense ? cw_block_dense(b, value, &e->type, err) : cw_block_ragged(b, value, err);
+    int r = cw_block_column(b, value, &e->type, err);
     if (r < 0)
         return r;
     if (e->is_bytes) { /* the same bytes under another name */
@@ -403,21 +390,21 @@ int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *
             b->columns[value].rows[i] = cw_block_row(b, in[e->bytes_port].value, i);
         return 0;
     }
-    return eval_run(e, in, op, b, dense ? b->columns[value].data : NULL, !dense, value, err);
+    const struct cw_column *c = &b->columns[value];
+    return eval_run(e, in, op, b, c->data, !c->dense, value, err);
 }
 
 int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
                       void *out, struct cw_error *err)
 {
-    if (e->is_bytes)
-        return 0;
-    if (out || e->varies)
-        return eval_run(e, in, op, b, out, false, 0, err);
-    size_t bytes;
-    if (__builtin_mul_overflow(cw_type_bytes(&e->type), b->n, &bytes))
-        return cw_error_nomem(err, SIZE_MAX, "a column");
-    out = cw_block_alloc(b, bytes, err);
-    if (!out)
-        return err && err->status < 0 ? err->status : CW_E_MEMORY;
     return eval_run(e, in, op, b, out, false, 0, err);
+}
+
+int cw_expr_where(const struct cw_op *op, struct cw_block *b, const uint8_t **ret, struct cw_error *err)
+{
+    uint8_t *holds = cw_block_alloc(b, b->n, err);
+    *ret = holds;
+    return holds ? cw_expr_eval_into(op->state, op->in, op->desc->name, b, holds, err)
+           : err ? err->status
+                 : CW_E_MEMORY;
 }

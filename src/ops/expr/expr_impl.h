@@ -120,8 +120,6 @@ struct cw_reg {
     enum cw_level level;
     struct cw_type type;  /* as far as known at compile time */
     unsigned port;        /* load */
-    unsigned slot;        /* temp: scratch memory it uses */
-    unsigned refs;        /* compile time: uses to come */
     uint64_t constant[4]; /* a value, or a struct cw_divisor */
 };
 
@@ -161,13 +159,11 @@ struct cw_expr {
     unsigned n_regs;
     struct cw_instr *instrs;
     unsigned n_instrs;
-    unsigned n_slots;
     unsigned result;     /* register */
     unsigned bytes_port; /* the expression is the name of a bytes component */
     bool is_bytes;
-    bool varies;  /* a register's shape is known only row by row */
-    bool crosses; /* elements of a row depend on other elements (reduction, length) */
-    bool can_fail;
+    bool varies;        /* a register's shape is known only row by row */
+    bool crosses;       /* elements of a row depend on other elements (reduction, length) */
     bool canonical_nan; /* the result is computed and floating */
 };
 
@@ -184,8 +180,8 @@ struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);
 
 #define CW_DTYPE_MIXED CW_N_DTYPES /* comparisons of uint64 (first) with int64 (second) */
 
-cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype); /* NULL: none */
-cw_kernel cw_kernel_math(enum cw_xop op, unsigned dtype);       /* division, powers, unary functions */
+cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype);       /* NULL: none */
+cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype); /* of those in expr_kernels.c */
 /* Minimum or maximum of n >= 1 values. */
 void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *a, size_t n);
 /* d = c ? a : b over values of `size` bytes; each step is 0 (one value) or 1. */

@@ -160,9 +160,11 @@ cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype)
 /* ---- selection ---- */
 
 #define WHERE(T) \
-    static void where_##T(T *restrict d, const uint8_t *c, const T *a, const T *b, size_t n, int a_step, \
-                          int b_step) \
+    static void where_##T(void *restrict d_, const uint8_t *c, const void *a_, const void *b_, size_t n, \
+                          int a_step, int b_step) \
     { \
+        T *restrict d = d_; \
+        const T *a = a_, *b = b_; \
         if (a_step && b_step) \
             BINARY_LOOP(T, T, T, a[i], b[i], c[i] ? x : y) \
         else if (a_step) \
@@ -196,20 +198,10 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
             kernel_fill(size, d, chosen, n);
         return;
     }
-    switch (size) {
-    case 1:
-        where_uint8_t(d, c, a, b, n, a_step, b_step);
-        break;
-    case 2:
-        where_uint16_t(d, c, a, b, n, a_step, b_step);
-        break;
-    case 4:
-        where_uint32_t(d, c, a, b, n, a_step, b_step);
-        break;
-    default:
-        where_uint64_t(d, c, a, b, n, a_step, b_step);
-        break;
-    }
+    static void (*const loops[])(void *restrict d, const uint8_t *c, const void *a, const void *b, size_t n,
+                                 int a_step, int b_step) = {
+        [1] = where_uint8_t, [2] = where_uint16_t, [4] = where_uint32_t, [8] = where_uint64_t};
+    loops[size](d, c, a, b, n, a_step, b_step);
 }
 
 /* ---- reduction ---- */

@@ -14,18 +14,12 @@ struct operand {
     const struct cw_node *node;
 };
 
-struct slots {
-    unsigned *free, n;
-    size_t capacity;
-};
-
 struct compiler {
     struct cw_expr *e;
     cw_expr_lookup lookup;
     void *arg;
     struct cw_error *err;
     size_t regs_capacity, instrs_capacity;
-    struct slots slots[CW_LEVEL_ELEMENT + 1];
 
     struct name {
         struct name *next;
@@ -60,9 +54,6 @@ int cw_lower_reg_new(struct compiler *c, const struct cw_reg *reg, unsigned *ret
 int cw_lower_reg_constant(struct compiler *c, enum cw_dtype dtype, const void *value, size_t size,
                           struct operand *ret);
 int cw_lower_bool_constant(struct compiler *c, bool value, struct operand *ret);
-/* An instruction whose result is of level `reader` has read the register: its memory is free again after the
- * last. */
-void cw_lower_release(struct compiler *c, unsigned r, enum cw_level reader);
 
 /* ---- operands ---- */
 
@@ -87,13 +78,12 @@ enum cw_dtype cw_lower_computing_dtype(enum cw_xop op, enum cw_dtype t);
 
 /* ---- instructions ---- */
 
-/* Appends an instruction whose result has this type, or carries it out when all operands are constants. Its
- * operands lose a reference. */
+/* Appends an instruction whose result has this type, or carries it out when all operands are constants. */
 int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
                   const struct cw_type *type, struct operand *ret);
-/* Shape of two registers together; keeps ret's dtype. */
-int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsigned a, unsigned b,
-                          struct cw_type *ret);
+/* Shape of two values together; keeps ret's dtype. ret may be one of them. */
+int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, const struct cw_type *x,
+                          const struct cw_type *y, struct cw_type *ret);
 /* A binary instruction over registers of one dtype (or CW_DTYPE_MIXED), with a result of another. */
 int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op, unsigned kernel_dtype,
                     enum cw_dtype result, const struct operand *a, const struct operand *b,

@@ -23,49 +23,6 @@ static inline bool math_refused(bool yes, unsigned *bad)
     return yes;
 }
 
-/* Division by -1 is apart: the smallest integer has no positive counterpart, and the processor traps. */
-#define SIGNED(T, U) \
-    static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
-    { \
-        if (math_refused(y == 0, bad)) \
-            return 0; \
-        if (y == -1) \
-            return (T)(0u - (U)x); \
-        T q = (T)(x / y), r = (T)(x % y); \
-        return (T)(q - (r != 0 && (r < 0) != (y < 0))); \
-    } \
-    static inline T mod_one_##T(T x, T y, unsigned *bad) \
-    { \
-        if (math_refused(y == 0, bad) || y == -1) \
-            return 0; \
-        T r = (T)(x % y); \
-        return (T)(r + (r != 0 && (r < 0) != (y < 0) ? y : 0)); \
-    } \
-    static inline T pow_one_##T(T x, T y, unsigned *bad) \
-    { \
-        return math_refused(y < 0, bad) ? 0 : (T)math_pow_bits((uint64_t)x, (uint64_t)y); \
-    } \
-    BINARY(floordiv_##T, T, floordiv_one_##T) \
-    BINARY(mod_##T, T, mod_one_##T) \
-    BINARY(pow_##T, T, pow_one_##T)
-
-#define UNSIGNED(T) \
-    static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
-    { \
-        return math_refused(y == 0, bad) ? 0 : (T)(x / y); \
-    } \
-    static inline T mod_one_##T(T x, T y, unsigned *bad) \
-    { \
-        return math_refused(y == 0, bad) ? 0 : (T)(x % y); \
-    } \
-    static inline T pow_one_##T(T x, T y, unsigned *bad CW_UNUSED) \
-    { \
-        return (T)math_pow_bits(x, y); \
-    } \
-    BINARY(floordiv_##T, T, floordiv_one_##T) \
-    BINARY(mod_##T, T, mod_one_##T) \
-    BINARY(pow_##T, T, pow_one_##T)
-
 /* x^y modulo 2^64, hence modulo every smaller power of two. */
 static inline uint64_t math_pow_bits(uint64_t x, uint64_t y)
 {
@@ -76,14 +33,46 @@ static inline uint64_t math_pow_bits(uint64_t x, uint64_t y)
     return r;
 }
 
-SIGNED(int8_t, uint8_t)
-SIGNED(int16_t, uint16_t)
-SIGNED(int32_t, uint32_t)
-SIGNED(int64_t, uint64_t)
-UNSIGNED(uint8_t)
-UNSIGNED(uint16_t)
-UNSIGNED(uint32_t)
-UNSIGNED(uint64_t)
+static inline bool math_negative(int64_t v)
+{
+    return v < 0;
+}
+
+/* Floored. Division by -1 is apart: the smallest integer has no positive counterpart, and the processor
+ * traps. */
+#define INTEGER(T, U, SIGNED) \
+    static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
+    { \
+        if (math_refused(y == 0, bad)) \
+            return 0; \
+        if (SIGNED && y == (T) - 1) \
+            return (T)(0u - (U)x); \
+        return (T)(x / y - (SIGNED && x % y != 0 && math_negative((int64_t)(x ^ y)))); \
+    } \
+    static inline T mod_one_##T(T x, T y, unsigned *bad) \
+    { \
+        if (math_refused(y == 0, bad) || (SIGNED && y == (T) - 1)) \
+            return 0; \
+        T r = (T)(x % y); \
+        return (T)(SIGNED && r != 0 && math_negative((int64_t)(r ^ y)) ? r + y : r); \
+    } \
+    static inline T pow_one_##T(T x, T y, unsigned *bad) \
+    { \
+        return math_refused(SIGNED && math_negative((int64_t)y), bad) \
+                   ? 0 \
+                   : (T)math_pow_bits((uint64_t)x, (uint64_t)y); \
+    } \
+    BINARY(floordiv_##T, T, floordiv_one_##T) \
+    BINARY(mod_##T, T, mod_one_##T) \
+    BINARY(pow_##T, T, pow_one_##T)
+INTEGER(int8_t, uint8_t, true)
+INTEGER(int16_t, uint16_t, true)
+INTEGER(int32_t, uint32_t, true)
+INTEGER(int64_t, uint64_t, true)
+INTEGER(uint8_t, uint8_t, false)
+INTEGER(uint16_t, uint16_t, false)
+INTEGER(uint32_t, uint32_t, false)
+INTEGER(uint64_t, uint64_t, false)
 
 /* NumPy's floor_divide and remainder (npy_divmod): the quotient is made from the exact remainder, then
  * snapped to an integer. fmod is exact, so that it is the same everywhere. */
@@ -287,7 +276,8 @@ static const cw_kernel kernels[CW_N_XOPS][CW_N_DTYPES + 1] = {
     [CW_X_LOG] = {FLOATS(log)},
 };
 
-cw_kernel cw_kernel_math(enum cw_xop op, unsigned dtype)
+cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype)
 {
-    return kernels[op][dtype];
+    cw_kernel arithmetic = cw_kernel_arithmetic(op, dtype);
+    return arithmetic ? arithmetic : kernels[op][dtype];
 }

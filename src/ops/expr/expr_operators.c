@@ -2,7 +2,7 @@
  * themselves. */
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 
 /* ---- literals among themselves: Python's arithmetic ---- */
@@ -13,54 +13,34 @@ static int operator_literal_integer(struct compiler *c, const struct cw_node *no
     const cw_i128 limit = (cw_i128)1 << 120;
     cw_i128 v = 0;
     bool over = false;
-    switch (op) {
-    case CW_X_ADD:
-        v = a + b;
-        break;
-    case CW_X_SUB:
-        v = a - b;
-        break;
-    case CW_X_MUL:
-        over = __builtin_mul_overflow(a, b, &v);
-        break;
-    case CW_X_FLOORDIV:
-    case CW_X_MOD:
-        if (b == 0)
-            return CW_LOWER_FAIL(c, node, "integer division by zero");
+    bool divides = op == CW_X_FLOORDIV || op == CW_X_MOD, shifts = op == CW_X_SHL || op == CW_X_SHR;
+    if (divides && b == 0)
+        return CW_LOWER_FAIL(c, node, "integer division by zero");
+    if (shifts && b < 0)
+        return CW_LOWER_FAIL(c, node, "a negative shift count");
+    if (divides) {
         v = a % b;
-        if (v != 0 && (v < 0) != (b < 0))
-            v += b;
-        if (op == CW_X_FLOORDIV)
-            v = (a - v) / b;
-        break;
-    case CW_X_POW:
+        v += v != 0 && (v < 0) != (b < 0) ? b : 0;
+        v = op == CW_X_FLOORDIV ? (a - v) / b : v;
+    } else if (op == CW_X_POW) {
         for (v = 1; b > 0 && !over; b >>= 1) {
             if (b & 1)
                 over = __builtin_mul_overflow(v, a, &v);
             if (b > 1)
                 over |= __builtin_mul_overflow(a, a, &a);
         }
-        break;
-    case CW_X_BITAND:
-        v = a & b;
-        break;
-    case CW_X_BITOR:
-        v = a | b;
-        break;
-    case CW_X_BITXOR:
-        v = a ^ b;
-        break;
-    case CW_X_SHL:
-    case CW_X_SHR:
-        if (b < 0)
-            return CW_LOWER_FAIL(c, node, "a negative shift count");
-        if (op == CW_X_SHR)
-            v = a >> CW_MIN(b, 126);
-        else
-            over = b > 126 ? a != 0 : __builtin_mul_overflow(a, (cw_i128)1 << b, &v);
-        break;
-    default:
-        return CW_LOWER_FAIL(c, node, "%s is not defined for integer literals", cw_xop_name(op));
+    } else if (op == CW_X_MUL || op == CW_X_SHL) {
+        over = op == CW_X_MUL ? __builtin_mul_overflow(a, b, &v)
+               : b > 126      ? a != 0
+                              : __builtin_mul_overflow(a, (cw_i128)1 << b, &v);
+    } else if (op == CW_X_SHR) {
+        v = a >> CW_MIN(b, 126);
+    } else { /* the tree has no other operators */
+        v = op == CW_X_ADD      ? a + b
+            : op == CW_X_SUB    ? a - b
+            : op == CW_X_BITAND ? (a & b)
+            : op == CW_X_BITOR  ? (a | b)
+                                : (a ^ b);
     }
     if (over || v > limit || v < -limit)
         return CW_LOWER_FAIL(c, node, "this constant is too large: expected at most 120 bits");
@@ -80,9 +60,7 @@ static int operator_literal_binary(struct compiler *c, const struct cw_node *nod
     if (integers && op != CW_X_DIV && !(op == CW_X_POW && b->integer < 0))
         return operator_literal_integer(c, node, op, a->integer, b->integer, ret);
     double x = operator_literal_real(a), y = operator_literal_real(b), v = 0;
-    cw_kernel kernel = cw_kernel_arithmetic(op, CW_FLOAT64);
-    if (!kernel)
-        kernel = cw_kernel_math(op, CW_FLOAT64);
+    cw_kernel kernel = cw_kernel_find(op, CW_FLOAT64);
     if (!kernel)
         return CW_LOWER_FAIL(c, node, "%s is not defined for floating point", cw_xop_name(op));
     if (y == 0 && (op == CW_X_DIV || op == CW_X_FLOORDIV || op == CW_X_MOD))
@@ -94,28 +72,18 @@ static int operator_literal_binary(struct compiler *c, const struct cw_node *nod
 
 static bool operator_literal_compare(enum cw_xop op, const struct operand *a, const struct operand *b)
 {
-    int less, greater;
+    int order;
     if (a->kind == O_INT && b->kind == O_INT) {
-        less = a->integer < b->integer;
-        greater = a->integer > b->integer;
+        order = (a->integer > b->integer) - (a->integer < b->integer);
     } else {
-        less = operator_literal_real(a) < operator_literal_real(b);
-        greater = operator_literal_real(a) > operator_literal_real(b);
+        double x = operator_literal_real(a), y = operator_literal_real(b);
+        order = (x > y) - (x < y);
     }
-    switch (op) {
-    case CW_X_LT:
-        return less;
-    case CW_X_LE:
-        return !greater;
-    case CW_X_GT:
-        return greater;
-    case CW_X_GE:
-        return !less;
-    case CW_X_EQ:
-        return !less && !greater;
-    default:
-        return less || greater;
-    }
+    return op == CW_X_LT   ? order < 0
+           : op == CW_X_LE ? order <= 0
+           : op == CW_X_GT ? order > 0
+           : op == CW_X_GE ? order >= 0
+                           : (order == 0) == (op == CW_X_EQ);
 }
 
 /* ---- operators ---- */
@@ -133,34 +101,20 @@ static int operator_divide_by_constant(struct compiler *c, const struct cw_node 
     if (d == 0 || (cw_dtype_is_signed(t) && d >> 63))
         return 0;
     struct operand k = *b;
-    int r;
+    uint64_t constant[4] = {0};
+    enum cw_xop how = op == CW_X_MOD ? CW_X_MOD_BY : CW_X_FLOORDIV_BY;
     if ((d & (d - 1)) == 0) {
-        uint64_t v = op == CW_X_MOD ? d - 1 : (uint64_t)__builtin_ctzll(d);
-        cw_convert(CW_UINT64, t, &v, &(uint64_t){v}, 1);
-        r = cw_lower_reg_constant(c, t, &v, 8, &k);
-        if (r == 0)
-            r = cw_lower_binary(c, node, op == CW_X_MOD ? CW_X_BITAND : CW_X_SHR, t, t, a, &k, ret);
+        how = op == CW_X_MOD ? CW_X_BITAND : CW_X_SHR;
+        cw_convert(CW_UINT64, t, constant, &(uint64_t){op == CW_X_MOD ? d - 1 : (uint64_t)__builtin_ctzll(d)},
+                   1);
     } else {
         struct cw_divisor by = cw_divisor_make(d, t == CW_UINT64);
-        r = cw_lower_reg_constant(c, t, &by, sizeof(by), &k);
-        if (r == 0)
-            r = cw_lower_binary(c, node, op == CW_X_MOD ? CW_X_MOD_BY : CW_X_FLOORDIV_BY, t, t, a, &k, ret);
+        memcpy(constant, &by, sizeof(by));
     }
+    int r = cw_lower_reg_constant(c, t, constant, sizeof(constant), &k);
+    if (r == 0)
+        r = cw_lower_binary(c, node, how, t, t, a, &k, ret);
     return r < 0 ? r : 1;
-}
-
-/* Whether constant b makes it certain that no record fails: not 0 for divisions, not negative for powers. */
-static bool operator_harmless(const struct compiler *c, enum cw_xop op, enum cw_dtype t,
-                              const struct operand *b)
-{
-    const struct cw_reg *reg = reg_of(c, b->reg);
-    int64_t v;
-    if (cw_dtype_is_float(t) || (op == CW_X_POW && !cw_dtype_is_signed(t)))
-        return true;
-    if (reg->kind != CW_REG_CONSTANT)
-        return false;
-    cw_convert(t, CW_INT64, &v, reg->constant, 1);
-    return op == CW_X_POW ? v >= 0 : v != 0;
 }
 
 int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
@@ -195,27 +149,16 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
         if ((r = cw_lower_value(c, &a, t)) < 0)
             return r;
         b = a;
-        reg_of(c, a.reg)->refs++;
         op = CW_X_MUL;
     } else if ((r = cw_lower_both_values(c, &a, &b, t)) < 0) {
         return r;
     }
-    if (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW) {
-        c->e->can_fail |= !operator_harmless(c, op, t, &b);
-        if (!cw_dtype_is_float(t) && op != CW_X_POW &&
-            (r = operator_divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
-            return CW_MIN(r, 0);
-    }
+    if ((op == CW_X_FLOORDIV || op == CW_X_MOD) && !cw_dtype_is_float(t) &&
+        (r = operator_divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
+        return CW_MIN(r, 0);
     enum cw_dtype computing = cw_lower_computing_dtype(op, t);
-    if (square && computing != t) { /* one conversion serves both sides */
-        reg_of(c, a.reg)->refs--;
-        if ((r = cw_lower_convert(c, &a, computing)) < 0)
-            return r;
-        reg_of(c, a.reg)->refs++;
-        b = a;
-    } else if ((r = cw_lower_both_values(c, &a, &b, computing)) < 0) {
+    if ((r = cw_lower_both_values(c, &a, &b, computing)) < 0)
         return r;
-    }
     /* Of 0.0 and -0.0 NumPy's float16 takes the first operand, its wider types the second. */
     bool exchange = (op == CW_X_MIN || op == CW_X_MAX) && is_half(t);
     r = cw_lower_binary(c, node, op, computing, computing, exchange ? &b : &a, exchange ? &a : &b, ret);
@@ -234,11 +177,8 @@ static enum cw_xop operator_mirrored(enum cw_xop op)
 static int operator_compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op,
                                   struct operand a, struct operand b, struct operand *ret)
 {
-    if (a.kind == O_STRING && b.kind == O_BYTES) {
-        struct operand t = a;
-        a = b;
-        b = t;
-    }
+    if (a.kind == O_STRING && b.kind == O_BYTES)
+        return operator_compare_bytes(c, node, op, b, a, ret);
     if (op != CW_X_EQ && op != CW_X_NE)
         return CW_LOWER_FAIL(c, node, "bytes are compared with == and != only");
     if (a.kind != O_BYTES || (b.kind != O_BYTES && b.kind != O_STRING))
@@ -273,20 +213,13 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
             struct operand big = {.kind = O_INT, .integer = above ? 1 : -1}, zero = {.kind = O_INT};
             bool always = literal == &b ? operator_literal_compare(op, &zero, &big)
                                         : operator_literal_compare(op, &big, &zero);
-            reg_of(c, other->reg)->refs++;
             return cw_lower_binary(c, node, always ? CW_X_EQ : CW_X_NE, dtype_of(c, other), CW_BOOL, other,
                                    other, ret);
         }
     } else if (a.kind == O_REG && b.kind == O_REG) {
         enum cw_dtype ta = dtype_of(c, &a), tb = dtype_of(c, &b);
-        if (cw_dtype_is_signed(ta) && tb == CW_UINT64) {
-            struct operand t = a;
-            a = b;
-            b = t;
-            op = operator_mirrored(op);
-            ta = CW_UINT64;
-            tb = dtype_of(c, &b);
-        }
+        if (cw_dtype_is_signed(ta) && tb == CW_UINT64)
+            return cw_lower_compare(c, node, operator_mirrored(op), b, a, ret);
         if (ta == CW_UINT64 && cw_dtype_is_signed(tb)) {
             if ((r = cw_lower_value(c, &b, CW_INT64)) < 0)
                 return r;
@@ -316,17 +249,8 @@ int cw_lower_prefix(struct compiler *c, const struct cw_node *node, struct opera
     if (r < 0)
         return r;
     if (node->op == CW_X_NOT) {
-        struct cw_type type = {.dtype = CW_BOOL};
-        if ((r = cw_lower_truth(c, &o)) < 0)
-            return r;
-        type = reg_of(c, o.reg)->type;
-        return cw_lower_emit(c, node,
-                             (struct cw_instr){.kind = CW_I_UNARY,
-                                               .op = CW_X_NOT,
-                                               .dtype = CW_BOOL,
-                                               .kernel = cw_kernel_math(CW_X_NOT, CW_BOOL),
-                                               .a = o.reg},
-                             &type, ret);
+        r = cw_lower_truth(c, &o);
+        return r < 0 ? r : cw_lower_unary(c, node, CW_X_NOT, CW_BOOL, &o, ret);
     }
     if (o.kind != O_REG) {
         if (node->op == CW_X_INVERT && o.kind == O_FLOAT)

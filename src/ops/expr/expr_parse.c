@@ -10,7 +10,7 @@
 #include "ops/expr/expr_impl.h"
 
 #define MAX_HEIGHT \
-    1000 /* of the tree: bounds the recursion of whoever walks it; a sum of a thousand terms is one */
+    1000 /* of the tree: bounds the recursion of what walks it; a sum of a thousand terms is one */
 
 static const char *const xop_names[CW_N_XOPS] = {
     [CW_X_ADD] = "+",       [CW_X_SUB] = "-",       [CW_X_MUL] = "*",         [CW_X_DIV] = "/",
@@ -158,22 +158,16 @@ static int lex_number(struct parser *p, struct token *t)
         r = lex_integer(p, t, s + skip, n, base);
     } else {
         size_t whole = lex_digits(s, 10), n = whole;
-        bool real = false;
-        if (s[n] == '.') {
-            real = true;
-            n++;
-            n += lex_digits(s + n, 10);
-        }
+        if (s[n] == '.')
+            n += 1 + lex_digits(s + n + 1, 10);
         if ((s[n] | 0x20) == 'e') {
             size_t sign = s[n + 1] == '+' || s[n + 1] == '-', digits = lex_digits(s + n + 1 + sign, 10);
-            if (digits) {
-                real = true;
-                n += 1 + sign + digits;
-            }
+            n += digits ? 1 + sign + digits : 0;
         }
         t->length = n;
-        if (real) {
-            char *clean = malloc(n + 1), *c = clean;
+        if (n > whole) {
+            _cleanup_free_ char *clean = malloc(n + 1);
+            char *c = clean;
             if (!clean)
                 return cw_error_nomem(p->err, n, "an expression");
             for (size_t i = 0; i < n; i++)
@@ -182,7 +176,6 @@ static int lex_number(struct parser *p, struct token *t)
             *c = 0;
             t->kind = TOKEN_FLOAT;
             t->real = strtod(clean, NULL);
-            free(clean);
             if (isinf(t->real))
                 return FAIL(p, t->at, "this number is too large: expected less than 1.8e308");
         } else {
@@ -197,6 +190,8 @@ static int lex_number(struct parser *p, struct token *t)
         return FAIL(p, t->at + t->length, "expected an operator after the number");
     return 0;
 }
+
+static const enum cw_xop words[] = {CW_X_AND, CW_X_OR, CW_X_NOT};
 
 /* Operators, longest first. */
 static const struct {
@@ -233,10 +228,10 @@ static int lex_next(struct parser *p)
         t->kind = TOKEN_NAME;
         while (parse_name_part(s[t->length]))
             t->length++;
-        for (enum cw_xop op = CW_X_AND; op <= CW_X_NOT; op++)
-            if ((op == CW_X_AND || op == CW_X_OR || op == CW_X_NOT) && parse_token_is(p, xop_names[op])) {
+        for (size_t i = 0; i < CW_COUNT_OF(words); i++)
+            if (parse_token_is(p, xop_names[words[i]])) {
                 t->kind = TOKEN_OP;
-                t->op = op;
+                t->op = words[i];
                 break;
             }
         return 0;
@@ -324,6 +319,19 @@ static int parse_node_add(struct parser *p, struct cw_node *n, struct cw_node *l
     return 0;
 }
 
+/* An operator with one operand, or with two. */
+static int parse_node_op(struct parser *p, enum cw_xop op, size_t at, struct cw_node *a, struct cw_node *b,
+                         struct cw_node **ret)
+{
+    struct cw_node *n = parse_node_new(p, b ? CW_NODE_BINARY : CW_NODE_UNARY, at, NULL, 0);
+    if (!n)
+        return CW_E_MEMORY;
+    n->op = op;
+    *ret = n;
+    int r = parse_node_add(p, n, NULL, a);
+    return r < 0 || !b ? r : parse_node_add(p, n, a, b);
+}
+
 static int parse_level(struct parser *p, int level, struct cw_node **ret);
 
 static int parse_call(struct parser *p, const struct token *name, struct cw_node **ret)
@@ -378,54 +386,37 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
 
 static int parse_atom(struct parser *p, struct cw_node **ret)
 {
-    struct token t = p->token;
+    static const enum cw_node_kind kinds[] = {[TOKEN_INT] = CW_NODE_INT,
+                                              [TOKEN_FLOAT] = CW_NODE_FLOAT,
+                                              [TOKEN_STRING] = CW_NODE_STRING,
+                                              [TOKEN_NAME] = CW_NODE_NAME,
+                                              [TOKEN_QUOTED_NAME] = CW_NODE_NAME};
+    const struct token t = p->token;
     const char *s = p->text + t.at;
-    struct cw_node *n = NULL;
     int r;
-    switch (t.kind) {
-    case TOKEN_INT:
-        n = parse_node_new(p, CW_NODE_INT, t.at, NULL, 0);
-        break;
-    case TOKEN_FLOAT:
-        n = parse_node_new(p, CW_NODE_FLOAT, t.at, NULL, 0);
-        break;
-    case TOKEN_STRING:
-        n = parse_node_new(p, CW_NODE_STRING, t.at, s + 1, t.length - 2);
-        break;
-    case TOKEN_QUOTED_NAME:
-        n = parse_node_new(p, CW_NODE_NAME, t.at, s + 1, t.length - 2);
-        break;
-    case TOKEN_NAME:
-        if (parse_token_is(p, "True") || parse_token_is(p, "true") || parse_token_is(p, "False") ||
-            parse_token_is(p, "false")) {
-            t.integer = s[0] == 'T' || s[0] == 't';
-            n = parse_node_new(p, CW_NODE_BOOL, t.at, NULL, 0);
-            break;
-        }
-        if ((r = lex_next(p)) < 0)
-            return r;
-        if (parse_is_punctuation(p, '('))
-            return parse_call(p, &t, ret);
-        *ret = parse_node_new(p, CW_NODE_NAME, t.at, s, t.length);
-        return *ret ? 0 : CW_E_MEMORY;
-    case TOKEN_PUNCTUATION:
-        if (t.punctuation != '(')
-            return parse_unexpected(p, "a value");
+    if (parse_is_punctuation(p, '(')) {
         if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_OR, ret)) < 0)
             return r;
-        if (!parse_is_punctuation(p, ')'))
-            return parse_unexpected(p, "an operator or \")\"");
-        return lex_next(p);
-    case TOKEN_END:
-    case TOKEN_OP:
-        return parse_unexpected(p, "a value");
+        return parse_is_punctuation(p, ')') ? lex_next(p) : parse_unexpected(p, "an operator or \")\"");
     }
+    if (t.kind == TOKEN_PUNCTUATION || t.kind == TOKEN_END || t.kind == TOKEN_OP)
+        return parse_unexpected(p, "a value");
+    bool is_true = parse_token_is(p, "True") || parse_token_is(p, "true");
+    bool boolean = is_true || parse_token_is(p, "False") || parse_token_is(p, "false");
+    bool name = t.kind == TOKEN_NAME && !boolean;
+    size_t quote = t.kind == TOKEN_STRING || t.kind == TOKEN_QUOTED_NAME;
+    if ((r = lex_next(p)) < 0)
+        return r;
+    if (name && parse_is_punctuation(p, '('))
+        return parse_call(p, &t, ret);
+    struct cw_node *n = parse_node_new(p, boolean ? CW_NODE_BOOL : kinds[t.kind], t.at, s + quote,
+                                       name || quote ? t.length - 2 * quote : 0);
     if (!n)
         return CW_E_MEMORY;
-    n->integer = t.integer;
+    n->integer = boolean ? is_true : t.integer;
     n->real = t.real;
     *ret = n;
-    return lex_next(p);
+    return 0;
 }
 
 /* Signs, not, and what binds tighter: power, whose right side may have a sign. */
@@ -441,7 +432,7 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
         {CW_X_NOT, CW_X_NOT, LEVEL_NOT},
     };
     struct token t = p->token;
-    struct cw_node *n, *operand;
+    struct cw_node *operand;
     int r;
     for (size_t i = 0; t.kind == TOKEN_OP && i < CW_COUNT_OF(prefixes); i++) {
         if (t.op != prefixes[i].token)
@@ -450,27 +441,16 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
             return FAIL(p, t.at, "\"not\" needs parentheses here");
         if ((r = lex_next(p)) < 0 || (r = parse_level(p, prefixes[i].level, &operand)) < 0)
             return r;
-        if (!(n = parse_node_new(p, CW_NODE_UNARY, t.at, NULL, 0)))
-            return CW_E_MEMORY;
-        n->op = prefixes[i].op;
-        *ret = n;
-        return parse_node_add(p, n, NULL, operand);
+        return parse_node_op(p, prefixes[i].op, t.at, operand, NULL, ret);
     }
-    struct cw_node *base, *exponent;
-    if ((r = parse_atom(p, &base)) < 0)
+    if ((r = parse_atom(p, ret)) < 0)
         return r;
-    *ret = base;
     t = p->token;
     if (t.kind != TOKEN_OP || t.op != CW_X_POW)
         return 0;
-    if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_SIGN, &exponent)) < 0)
+    if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_SIGN, &operand)) < 0)
         return r;
-    if (!(n = parse_node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
-        return CW_E_MEMORY;
-    n->op = CW_X_POW;
-    *ret = n;
-    r = parse_node_add(p, n, NULL, base);
-    return r < 0 ? r : parse_node_add(p, n, base, exponent);
+    return parse_node_op(p, CW_X_POW, t.at, *ret, operand, ret);
 }
 
 static int parse_binary_level(const struct token *t)
@@ -490,36 +470,29 @@ static int parse_binary_level(const struct token *t)
 /* An operand followed by operators of at least this level. */
 static int parse_binary(struct parser *p, int level, struct cw_node **ret)
 {
-    struct cw_node *left = NULL, *right, *n;
-    int r = parse_unary(p, level, &left), l;
+    struct cw_node *right, *n;
+    int r = parse_unary(p, level, ret), l;
     while (r == 0 && (l = parse_binary_level(&p->token)) >= level && l > 0) {
         struct token t = p->token;
-        if (l == LEVEL_COMPARE) { /* a < b < c is one node */
-            struct cw_node *last = left;
-            if (!(n = parse_node_new(p, CW_NODE_COMPARE, t.at, NULL, 0)))
-                return CW_E_MEMORY;
-            if ((r = parse_node_add(p, n, NULL, left)) < 0)
-                return r;
-            while (parse_binary_level(&p->token) == LEVEL_COMPARE) {
-                enum cw_xop op = p->token.op;
-                if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_BITOR, &right)) < 0 ||
-                    (r = parse_node_add(p, n, last, right)) < 0)
-                    return r;
-                right->before = op;
-                last = right;
-            }
-        } else {
+        if (l != LEVEL_COMPARE) {
             if ((r = lex_next(p)) < 0 || (r = parse_level(p, l + 1, &right)) < 0)
                 return r;
-            if (!(n = parse_node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
-                return CW_E_MEMORY;
-            n->op = t.op;
-            if ((r = parse_node_add(p, n, NULL, left)) < 0 || (r = parse_node_add(p, n, left, right)) < 0)
-                return r;
+            r = parse_node_op(p, t.op, t.at, *ret, right, ret);
+            continue;
         }
-        left = n;
+        struct cw_node *last = *ret; /* a < b < c is one node */
+        if (!(n = parse_node_new(p, CW_NODE_COMPARE, t.at, NULL, 0)))
+            return CW_E_MEMORY;
+        r = parse_node_add(p, n, NULL, last);
+        for (; r == 0 && parse_binary_level(&p->token) == LEVEL_COMPARE; last = right) {
+            enum cw_xop op = p->token.op;
+            if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_BITOR, &right)) < 0)
+                return r;
+            right->before = op;
+            r = parse_node_add(p, n, last, right);
+        }
+        *ret = n;
     }
-    *ret = left;
     return r;
 }
 

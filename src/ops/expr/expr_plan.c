@@ -91,22 +91,16 @@ int cw_run_plan_memory(struct run *x)
     x->rows_at_once = e->varies ? 1 : x->max_n >= PIECE ? 1 : PIECE / CW_MAX(x->max_n, 1u);
     x->rows_at_once = CW_MIN(x->rows_at_once, CW_MAX(x->b->n, 1u));
     x->in_pieces = x->rows_at_once == 1 && x->max_n > PIECE && !crosses;
-    memset(x->slot_bytes, 0, e->n_slots * sizeof(*x->slot_bytes));
     for (unsigned i = 0; i < e->n_regs; i++) {
         const struct cw_reg *reg = &e->regs[i];
-        size_t n = x->values[i].n, size = size_of(x, i);
-        if (reg->level == CW_LEVEL_ELEMENT && x->in_pieces && reg->kind == CW_REG_TEMP)
-            n = PIECE;
-        size_t bytes = x->rows_at_once * n * size;
-        if (reg->kind == CW_REG_TEMP && i != e->result)
-            x->slot_bytes[reg->slot] = CW_MAX(x->slot_bytes[reg->slot], bytes);
+        struct value *v = &x->values[i];
+        size_t n = reg->level == CW_LEVEL_ELEMENT && x->in_pieces ? PIECE : v->n;
+        v->gather = NULL;
         if (reg->kind == CW_REG_CONSTANT)
-            x->values[i].p = (uint8_t *)reg->constant;
-        if (reg->kind == CW_REG_LOAD)
-            x->values[i].gather = NULL;
+            v->p = (uint8_t *)reg->constant;
+        else if (reg->kind == CW_REG_TEMP && i != e->result)
+            v->p = cw_run_take(x, x->rows_at_once * n * size_of(x, i), &r);
     }
-    for (unsigned i = 0; i < e->n_slots && r == 0; i++)
-        x->slots[i] = cw_run_take(x, x->slot_bytes[i], &r);
     for (unsigned i = 0; i < e->n_instrs && r == 0; i++) {
         const struct cw_instr *in = &e->instrs[i];
         const unsigned operands[3] = {in->a, in->b, in->c};
@@ -118,9 +112,6 @@ int cw_run_plan_memory(struct run *x)
                     ? cw_run_take(x, x->rows_at_once * x->values[in->dst].n * size_of(x, operands[k]), &r)
                     : NULL;
     }
-    for (unsigned i = 0; i < e->n_regs; i++)
-        if (e->regs[i].kind == CW_REG_TEMP && i != e->result)
-            x->values[i].p = x->slots[e->regs[i].slot];
     return r;
 }
 
@@ -148,14 +139,11 @@ int cw_run_load(struct run *x, unsigned r, size_t rows)
         return status;
     v->p = v->gather;
     for (size_t i = 0; i < rows && bytes > 0; i++) {
-        uint8_t *d = v->p + i * bytes;
-        const struct cw_tensor *t = column->dense ? NULL : &column->rows[x->row + i];
-        if (!t)
-            memcpy(d, column->data + (x->row + i) * column->stride, bytes);
-        else if (t->data && t->size == bytes)
-            memcpy(d, t->data, bytes);
+        struct cw_tensor t = cw_block_row(x->b, x->in[reg->port].value, x->row + i);
+        if (t.data && t.size == bytes)
+            memcpy(v->p + i * bytes, t.data, bytes);
         else
-            memset(d, 0, bytes); /* a row that failed or was dropped before */
+            memset(v->p + i * bytes, 0, bytes); /* a row that failed or was dropped before */
     }
     return 0;
 }

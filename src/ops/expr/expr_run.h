@@ -24,10 +24,10 @@ struct run {
     struct cw_block *b;
     struct cw_error *err;
     struct value *values;
-    uint8_t **slots;
-    size_t *slot_bytes;
     uint8_t *(*spread)[3]; /* per instruction: memory for operands that are broadcast */
     uint8_t *faults;       /* enum fault by row */
+    bool faulted;          /* any of them */
+    size_t since_look;     /* values computed since cancellation was last looked at */
     size_t rows_at_once, max_n;
     bool in_pieces;             /* one row at a time, its elements PIECE at a time */
     size_t row;                 /* first row of the piece */
@@ -48,6 +48,7 @@ static inline void fault(struct run *x, size_t row, enum fault f)
 {
     if (x->faults[row] == FAULT_NONE)
         x->faults[row] = (uint8_t)f;
+    x->faulted = true;
 }
 
 /* Scratch in the block's arena; NULL and *r < 0 when there is none, or *r was < 0 before. */

@@ -4,26 +4,11 @@
 #include "ops/fault/fault_wait.h"
 #include "pipeline/op.h"
 
-static void delay_free(void *state)
-{
-    cw_expr_free(state);
-}
-
-static int delay_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
-{
-    struct cw_expr *e = NULL;
-    int r = cw_expr_bind(b, op, "where", cw_attr_string(op, "where"), CW_EXPR_CONDITION, &e, err);
-    op->state = e;
-    return r;
-}
-
 static int delay_run(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
 {
     uint64_t ns = (uint64_t)(cw_attr_float(op, "us") * 1000);
-    uint8_t *slow = cw_block_alloc(block, block->n, err);
-    if (!slow)
-        return err && err->status < 0 ? err->status : CW_E_MEMORY;
-    int r = cw_expr_eval_into(op->state, op->in, op->desc->name, block, slow, err);
+    const uint8_t *slow;
+    int r = cw_expr_where(op, block, &slow, err);
     CW_ROWS_OK(i, block, r == 0)
     if (slow[i]) {
         r = cw_cost_sleeps() ? cw_fault_wait(block, ns, err) : 0;
@@ -50,7 +35,7 @@ const struct cw_op_desc cw_op_delay = {
     .summary = "sleeps, for tests",
     .kind = CW_OP_MAP,
     .attrs = attrs,
-    .bind = delay_bind,
+    .bind = cw_expr_bind_where,
     .run = delay_run,
-    .free_state = delay_free,
+    .free_state = cw_expr_free,
 };

@@ -9,10 +9,8 @@ static const struct cw_image_role role = {.step = CW_IMAGE_DECODE};
 static void decode_image_free(void *state)
 {
     struct cw_decode_image *d = state;
-    if (d && d->crop) {
-        d->crop->desc->free_state(d->crop->state);
-        free(d->crop);
-    }
+    if (d && d->crop.desc)
+        d->crop.desc->free_state(d->crop.state);
     free(d);
 }
 
@@ -23,12 +21,8 @@ static int decode_image_find_crop(struct cw_decode_image *d, const struct cw_op 
     if (!next || !next->desc->image || !next->desc->image->crops ||
         strcmp(cw_attr_string(next, "component"), component) != 0)
         return 0;
-    struct cw_op *crop = calloc(1, sizeof(*crop));
-    if (!crop)
-        return cw_error_nomem(err, sizeof(*crop), "decode_image");
-    *crop = (struct cw_op){.desc = next->desc, .attrs = next->attrs, .index = next->index};
-    d->crop = crop;
-    return crop->desc->image->prepare(crop, err);
+    d->crop = (struct cw_op){.desc = next->desc, .attrs = next->attrs, .index = next->index};
+    return next->desc->image->prepare(&d->crop, err);
 }
 
 static int decode_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)

@@ -6,54 +6,40 @@
 
 #include "ops/image/image_finish.h"
 
-struct chain {                  /* immutable */
-    const struct cw_op *decode; /* or NULL */
-    const struct cw_op *flip;   /* or NULL */
-    bool planar;
-    unsigned n_region, n_pixel;
-    const struct cw_op *region[CW_IMAGE_CHAIN_MAX];
-    const struct cw_op *pixel[CW_IMAGE_CHAIN_MAX];
+struct chain {                                                        /* immutable */
+    const struct cw_op *ops[CW_IMAGE_LAYOUT + 1][CW_IMAGE_CHAIN_MAX]; /* by step, in order */
+    unsigned n[CW_IMAGE_LAYOUT + 1];
     enum cw_dtype dtype; /* of decoded, cut and resized pixels */
     struct cw_port in, out;
 };
+
+static const struct cw_op *chain_decode(const struct chain *c)
+{
+    return c->ops[CW_IMAGE_DECODE][0]; /* NULL: none */
+}
 
 /* ---- which operators go together ---- */
 
 /* Adds an operator behind the others; false: it does not fit there. */
 static bool chain_add(struct chain *c, const struct cw_op *op)
 {
+    static const unsigned most[] = {[CW_IMAGE_DECODE] = 1,
+                                    [CW_IMAGE_REGION] = CW_IMAGE_CHAIN_MAX,
+                                    [CW_IMAGE_FLIP] = 1,
+                                    [CW_IMAGE_PIXELWISE] = CW_IMAGE_CHAIN_MAX,
+                                    [CW_IMAGE_LAYOUT] = 1};
     const struct cw_image_role *role = op->desc->image;
-    if (!role || (role->fuses && !role->fuses(op)) || c->planar)
+    if (!role || (role->fuses && !role->fuses(op)) || c->n[role->step] == most[role->step] ||
+        (role->step == CW_IMAGE_DECODE && c->in.type.dtype != CW_BYTES))
         return false;
-    bool resized = false;
-    for (unsigned i = 0; i < c->n_region; i++)
-        resized |= c->region[i]->desc->image->resizes;
-    switch (role->step) {
-    case CW_IMAGE_DECODE:
-        if (c->decode || c->n_region || c->flip || c->n_pixel || c->in.type.dtype != CW_BYTES)
+    for (int later = (int)role->step + 1; later <= CW_IMAGE_LAYOUT; later++)
+        if (c->n[later])
             return false;
-        c->decode = op;
-        break;
-    case CW_IMAGE_REGION:
-        if (c->n_region == CW_IMAGE_CHAIN_MAX || c->flip || c->n_pixel || (resized && role->resizes))
+    for (unsigned i = 0; i < c->n[CW_IMAGE_REGION]; i++)
+        if (role->resizes && c->ops[CW_IMAGE_REGION][i]->desc->image->resizes)
             return false;
-        c->region[c->n_region++] = op;
-        break;
-    case CW_IMAGE_FLIP:
-        if (c->flip || c->n_pixel)
-            return false;
-        c->flip = op;
-        break;
-    case CW_IMAGE_PIXELWISE:
-        if (c->n_pixel == CW_IMAGE_CHAIN_MAX)
-            return false;
-        c->pixel[c->n_pixel++] = op;
-        break;
-    case CW_IMAGE_LAYOUT:
-        c->planar = true;
-        break;
-    }
-    if (role->step != CW_IMAGE_PIXELWISE && role->step != CW_IMAGE_LAYOUT)
+    c->ops[role->step][c->n[role->step]++] = op;
+    if (role->step < CW_IMAGE_PIXELWISE)
         c->dtype = op->out[0].type.dtype;
     c->out = op->out[0];
     return true;
@@ -92,54 +78,52 @@ struct plan {     /* of one image: what is cut from it, and what becomes of that
     struct cw_rect rect;        /* cut from it */
     struct cw_rect crop;        /* what the first region operator cuts: what must be undamaged after decode */
     struct cw_resize_spec spec; /* from rect to the result */
-    bool resized, flip_x, flip_y;
+    bool resized, flip_y;
 };
 
 /* Follows the region operators; the one that can't be computed goes into *ret_failed. */
 static int chain_plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
                               const struct cw_op **ret_failed, struct cw_error *err)
 {
-    struct cw_resize_spec *s = &p->spec;
+    const struct cw_op *flip = c->ops[CW_IMAGE_FLIP][0];
+    struct cw_image_geometry g, resize = {0};
+    struct cw_rect cut, *at = &p->rect; /* of the image; from a resize on, of its result */
+    bool flip_x = false;
     p->rect = (struct cw_rect){.h = p->h, .w = p->w};
-    for (unsigned i = 0; i < c->n_region; i++) {
-        const struct cw_op *op = c->region[i];
-        int64_t h = p->resized ? s->cut_h : p->rect.h, w = p->resized ? s->cut_w : p->rect.w;
-        struct cw_image_geometry g;
-        int r = op->desc->image->geometry(op, b, row, h, w, &g, err);
+    for (unsigned i = 0; i < c->n[CW_IMAGE_REGION]; i++) {
+        const struct cw_op *op = c->ops[CW_IMAGE_REGION][i];
+        int r = op->desc->image->geometry(op, b, row, at->h, at->w, &g, err);
         if (r < 0) {
             *ret_failed = op;
             return r;
         }
         if (i == 0)
             p->crop = g.rect;
-        if (p->resized) {
-            s->cut_y += g.rect.y;
-            s->cut_x += g.rect.x;
-            s->cut_h = g.rect.h;
-            s->cut_w = g.rect.w;
-            continue;
-        }
-        p->rect = (struct cw_rect){
-            .y = p->rect.y + g.rect.y, .x = p->rect.x + g.rect.x, .h = g.rect.h, .w = g.rect.w};
+        *at = (struct cw_rect){.y = at->y + g.rect.y, .x = at->x + g.rect.x, .h = g.rect.h, .w = g.rect.w};
         if (g.resize) {
-            p->resized = true;
-            s->out_h = s->cut_h = g.out_h;
-            s->out_w = s->cut_w = g.out_w;
-            s->interp = g.interp;
-            s->antialias = g.antialias;
+            resize = g;
+            at = &cut;
+            cut = (struct cw_rect){.h = g.out_h, .w = g.out_w};
         }
     }
-    s->in_h = p->rect.h;
-    s->in_w = p->rect.w;
-    if (!p->resized) {
-        s->out_h = s->cut_h = p->rect.h;
-        s->out_w = s->cut_w = p->rect.w;
-    }
-    if (c->flip)
-        c->flip->desc->image->flips(c->flip, b, row, &p->flip_x, &p->flip_y);
-    s->flip_x = p->flip_x;
-    s->dtype = c->dtype;
-    s->channels = p->channels;
+    p->resized = resize.resize;
+    if (!p->resized)
+        cut = (struct cw_rect){.h = p->rect.h, .w = p->rect.w};
+    if (flip)
+        flip->desc->image->flips(flip, b, row, &flip_x, &p->flip_y);
+    p->spec = (struct cw_resize_spec){.in_h = p->rect.h,
+                                      .in_w = p->rect.w,
+                                      .out_h = p->resized ? resize.out_h : p->rect.h,
+                                      .out_w = p->resized ? resize.out_w : p->rect.w,
+                                      .channels = p->channels,
+                                      .dtype = c->dtype,
+                                      .interp = resize.interp,
+                                      .antialias = resize.antialias,
+                                      .cut_y = cut.y,
+                                      .cut_x = cut.x,
+                                      .cut_h = cut.h,
+                                      .cut_w = cut.w,
+                                      .flip_x = flip_x};
     return 0;
 }
 
@@ -147,12 +131,12 @@ static int chain_plan_regions(const struct chain *c, const struct cw_block *b, s
 static void chain_plan_needed(const struct chain *c, const struct cw_block *b, size_t row,
                               const struct plan *p, struct cw_rect *ret)
 {
-    const struct cw_op *crop = ((const struct cw_decode_image *)c->decode->state)->crop;
+    const struct cw_op *crop = &((const struct cw_decode_image *)chain_decode(c)->state)->crop;
     *ret = (struct cw_rect){.h = p->h, .w = p->w};
-    if (!crop)
+    if (!crop->desc)
         return;
     struct cw_image_geometry g;
-    if (c->n_region && c->region[0]->index == crop->index)
+    if (c->n[CW_IMAGE_REGION] && c->ops[CW_IMAGE_REGION][0]->index == crop->index)
         *ret = p->crop;
     else if (crop->desc->image->geometry(crop, b, row, p->h, p->w, &g, NULL) >= 0)
         *ret = g.rect;
@@ -176,8 +160,8 @@ static int chain_record_output(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
     int64_t hwc[3] = {s->cut_h, s->cut_w, r->plan.channels}, chw[3] = {r->plan.channels, s->cut_h, s->cut_w};
-    r->dst = cw_block_row_out(r->b, r->c->out.value, &r->c->out.type, r->row, r->c->planar ? chw : hwc,
-                              r->plan.ndim, err);
+    r->dst = cw_block_row_out(r->b, r->c->out.value, &r->c->out.type, r->row,
+                              r->c->n[CW_IMAGE_LAYOUT] ? chw : hwc, r->plan.ndim, err);
     return r->dst ? 0 : err ? err->status : CW_E_MEMORY;
 }
 
@@ -203,11 +187,11 @@ static int chain_record_resize(struct record *r, const struct cw_row_sink *sink,
                            .x = r->plan.rect.x + resize->x.first,
                            .h = resize->y.used,
                            .w = resize->x.used};
-    if (r->c->decode) {
+    if (chain_decode(r->c)) {
         struct cw_rect needed;
         struct cw_image_rows rows = {.put = chain_feed_row, .arg = &feed, .slack = resize->pad};
         chain_plan_needed(r->c, r->b, r->row, &r->plan, &needed);
-        r->failed = r->c->decode;
+        r->failed = chain_decode(r->c);
         return cw_image_decode_rows(&r->image, &want, &needed, &rows, r->b->arena, err);
     }
     size_t stride = (size_t)r->plan.w * resize->pixel,
@@ -223,7 +207,7 @@ static int chain_record_decode(struct record *r, struct cw_error *err)
     struct cw_rect needed;
     size_t stride = (size_t)r->plan.rect.w * (size_t)r->plan.channels * cw_dtype_size(r->c->dtype);
     chain_plan_needed(r->c, r->b, r->row, &r->plan, &needed);
-    r->failed = r->c->decode;
+    r->failed = chain_decode(r->c);
     return cw_image_decode(&r->image, &r->plan.rect, &needed, r->dst, stride, r->b->arena, err);
 }
 
@@ -231,9 +215,9 @@ static int chain_record_decode(struct record *r, struct cw_error *err)
 static int chain_record_pixels(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
-    struct cw_image_finish finish = {.pixel = r->c->pixel,
-                                     .n_pixel = r->c->n_pixel,
-                                     .planar = r->c->planar,
+    struct cw_image_finish finish = {.pixel = r->c->ops[CW_IMAGE_PIXELWISE],
+                                     .n_pixel = r->c->n[CW_IMAGE_PIXELWISE],
+                                     .planar = r->c->n[CW_IMAGE_LAYOUT],
                                      .flip_y = r->plan.flip_y,
                                      .channels = r->plan.channels,
                                      .h = s->cut_h,
@@ -242,7 +226,7 @@ static int chain_record_pixels(struct record *r, struct cw_error *err)
                                      .to = r->c->out.type.dtype,
                                      .dst = r->dst,
                                      .err = err};
-    if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y &&
+    if (chain_decode(r->c) && !r->plan.resized && !s->flip_x && !r->plan.flip_y &&
         cw_image_finish_is_copy(&finish))
         return chain_record_decode(r, err);
     struct cw_row_sink sink;
@@ -260,9 +244,9 @@ static int chain_record_open(struct record *r, const struct cw_op *op, struct cw
 {
     struct cw_tensor in = cw_block_row(r->b, r->c->in.value, r->row);
     struct plan *p = &r->plan;
-    if (r->c->decode) {
-        const struct cw_decode_image *d = r->c->decode->state;
-        r->failed = r->c->decode;
+    if (chain_decode(r->c)) {
+        const struct cw_decode_image *d = chain_decode(r->c)->state;
+        r->failed = chain_decode(r->c);
         int e = cw_image_open(&r->image, in.data, in.size, &d->options, err);
         if (e < 0)
             return e;

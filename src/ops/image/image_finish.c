@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/kernels/isa.h"
 
 static int finish_cast_pixels(const struct cw_op *op, void *dst, const void *src, size_t n, int channels,
@@ -40,23 +40,12 @@ static void finish_scatter(const struct cw_image_finish *f, int64_t y, const uin
     }
     for (size_t c = 0; c < channels; c++, dst += plane) {
         const uint8_t *s = row + c * value;
-        switch (value) {
-        case 1:
-            for (size_t x = 0; x < w; x++)
-                dst[x] = s[x * channels];
-            break;
-        case 2:
-            for (size_t x = 0; x < w; x++)
-                memcpy(dst + 2 * x, s + 2 * x * channels, 2);
-            break;
-        case 4:
-            for (size_t x = 0; x < w; x++)
-                memcpy(dst + 4 * x, s + 4 * x * channels, 4);
-            break;
-        default:
-            for (size_t x = 0; x < w; x++)
-                memcpy(dst + value * x, s + value * x * channels, value);
-        }
+        for (size_t x = 0; x < w; x++) /* a size that is known: no call, and a loop for each */
+            memcpy(dst + value * x, s + value * x * channels,
+                   value == 1   ? 1
+                   : value == 2 ? 2
+                   : value == 4 ? 4
+                                : 8);
     }
 }
 

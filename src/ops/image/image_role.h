@@ -52,15 +52,16 @@ extern const struct cw_image_role cw_image_role_cast;
 /* State of decode_image. */
 struct cw_decode_image {
     struct cw_image_options options;
-    /* the crop that directly follows as written (a copy of its own, prepared), or NULL: only what it cuts
-     * need be undamaged */
-    struct cw_op *crop;
+    /* the crop that directly follows as written (a copy of its own, prepared); desc NULL: none. Only what it
+     * cuts need be undamaged */
+    struct cw_op crop;
 };
 
 /* State of normalize. */
 struct cw_normalize {
     int channels;
-    float *mean, *std;
+    float *mean, *std; /* in values */
+    float values[];
 };
 extern const struct cw_image_role cw_image_role_normalize;
 

@@ -1,7 +1,7 @@
 /* normalize: (x - mean) / std per channel, in float32. */
 #include <stdlib.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/image/image_role.h"
 #include "ops/kernels/isa.h"
 
@@ -38,25 +38,14 @@ static int normalize_pixels(const struct cw_op *op, void *dst, const void *src, 
 
 const struct cw_image_role cw_image_role_normalize = {.step = CW_IMAGE_PIXELWISE, .pixels = normalize_pixels};
 
-static void normalize_free(void *state)
-{
-    struct cw_normalize *s = state;
-    if (!s)
-        return;
-    free(s->mean);
-    free(s);
-}
-
 static int normalize_state(struct cw_op *op, int channels, struct cw_error *err)
 {
-    struct cw_normalize *s = calloc(1, sizeof(*s));
+    size_t size = sizeof(struct cw_normalize) + 2 * (size_t)channels * sizeof(float);
+    struct cw_normalize *s = op->state = calloc(1, size);
     if (!s)
-        return cw_error_nomem(err, sizeof(*s), "normalize");
-    op->state = s;
+        return cw_error_nomem(err, size, "normalize");
     s->channels = channels;
-    s->mean = calloc(2 * (size_t)channels, sizeof(float));
-    if (!s->mean)
-        return cw_error_nomem(err, 2 * (size_t)channels * sizeof(float), "normalize");
+    s->mean = s->values;
     s->std = s->mean + channels;
     for (int c = 0; c < channels; c++) {
         s->mean[c] = (float)cw_attr_float_at(op, "mean", (size_t)c);
@@ -125,6 +114,6 @@ const struct cw_op_desc cw_op_normalize = {
     .attrs = attrs,
     .bind = normalize_bind,
     .run = cw_image_run,
-    .free_state = normalize_free,
+    .free_state = free,
     .image = &cw_image_role_normalize,
 };

@@ -8,9 +8,9 @@
  * high + low, both within 16 bits, and two pmaddwd sums are put together at the end.
  */
 #include <immintrin.h>
-#include <string.h>
 
 #include "ops/kernels/kernels_x86.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
 
 #define AVX2 __attribute__((target("avx2")))
@@ -328,73 +328,21 @@ static void vertical_avx2(const uint8_t *const *rows, const int32_t *w, int n, i
 
 /* ---- channels and normalisation ---- */
 
-/* 8 RGB pixels (24 bytes; reads 28 from src) to three vectors of 32-bit values. */
-AVX2 static inline void split8(const uint8_t *src, __m256i out[3])
-{
-    __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)src)),
-                                        _mm_loadu_si128((const void *)(src + 12)), 1);
-    for (int c = 0; c < 3; c++) {
-        const char a = (char)c, b = (char)(c + 3), d = (char)(c + 6), e = (char)(c + 9);
-        out[c] = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                                            a, -1, -1, -1, b, -1, -1, -1, d, -1, -1, -1, e, -1, -1, -1)));
-    }
-}
-
 AVX2 static void normalize_planar3_avx2(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
                                         const float *std)
 {
-    size_t i = 0;
-    for (; i + 10 <= n; i += 8) {
-        __m256i v[3];
-        split8(src + 3 * i, v);
-        for (int c = 0; c < 3; c++)
-            _mm256_storeu_ps(dst[c] + i,
-                             _mm256_div_ps(_mm256_sub_ps(_mm256_cvtepi32_ps(v[c]), _mm256_set1_ps(mean[c])),
-                                           _mm256_set1_ps(std[c])));
-    }
-    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i,
-                                     mean, std);
+    cw_loop_normalize_planar3(dst, src, n, mean, std);
 }
 
 AVX2 static void normalize_packed_avx2(float *dst, const uint8_t *src, size_t n, int channels,
                                        const float *mean, const float *std)
 {
-    float m[24], s[24];
-    for (int i = 0; i < 24; i++) {
-        m[i] = mean[i % channels];
-        s[i] = std[i % channels];
-    }
-    size_t values = n * (size_t)channels, i = 0;
-    for (; i + 24 <= values; i += 24)
-        for (int k = 0; k < 24; k += 8) {
-            __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(src + i + k))));
-            _mm256_storeu_ps(dst + i + k,
-                             _mm256_div_ps(_mm256_sub_ps(v, _mm256_loadu_ps(m + k)), _mm256_loadu_ps(s + k)));
-        }
-    /* 24 values are a whole number of pixels */
-    cw_pixel_isa_c.normalize_packed(dst + i, src + i, (values - i) / (size_t)channels, channels, mean, std);
+    cw_loop_normalize_packed(dst, src, n, channels, mean, std);
 }
 
-/* 16 pixels a round: three loads, each channel gathered from all of them. */
 AVX2 static void planar3_avx2(uint8_t *const dst[3], const uint8_t *src, size_t n)
 {
-    size_t i = 0;
-    int8_t from[3][3][16]; /* channel, load, byte */
-    memset(from, -1, sizeof(from));
-    for (int c = 0; c < 3; c++)
-        for (int k = 0; k < 16; k++)
-            from[c][(3 * k + c) / 16][k] = (int8_t)((3 * k + c) % 16);
-    for (; i + 16 <= n; i += 16) {
-        const __m128i *s = (const void *)(src + 3 * i);
-        __m128i v[3] = {_mm_loadu_si128(s), _mm_loadu_si128(s + 1), _mm_loadu_si128(s + 2)};
-        for (int c = 0; c < 3; c++) {
-            __m128i o = _mm_shuffle_epi8(v[0], _mm_loadu_si128((const void *)from[c][0]));
-            o = _mm_or_si128(o, _mm_shuffle_epi8(v[1], _mm_loadu_si128((const void *)from[c][1])));
-            o = _mm_or_si128(o, _mm_shuffle_epi8(v[2], _mm_loadu_si128((const void *)from[c][2])));
-            _mm_storeu_si128((void *)(dst[c] + i), o);
-        }
-    }
-    cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
+    cw_loop_planar3(dst, src, n);
 }
 
 static bool avx2_supported(void)

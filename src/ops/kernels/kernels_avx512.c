@@ -1,9 +1,8 @@
 /*
- * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): at least twice as fast as AVX2 in both passes
- * (bench/kernels.c). Byte permutations gather the taps of several outputs from one window. Two taps (plain
- * bilinear, p = 14) are blended as in kernels_avx2.c. More, with weights of 22 bits, go through vpdpbusd,
- * which sums four products of 8 bits, so a weight is three signed bytes. What does not fit a window is left
- * to AVX2.
+ * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): at least twice as fast as AVX2 in both passes. Byte
+ * permutations gather the taps of several outputs from one window. Two taps (plain bilinear, p = 14) are
+ * blended as in kernels_avx2.c. More, with weights of 22 bits, go through vpdpbusd, which sums four products
+ * of 8 bits, so a weight is three signed bytes. What does not fit a window is left to AVX2.
  */
 #include <immintrin.h>
 

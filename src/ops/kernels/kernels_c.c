@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/kernels/isa.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
 
 static inline uint8_t c_clamp8(int32_t v)
@@ -37,34 +38,11 @@ static void vertical_c(const uint8_t *const *rows, const int32_t *w, int n, int 
     }
 }
 
-static void normalize_planar3_c(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
-                                const float *std)
-{
-    for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < 3; c++)
-            dst[c][i] = ((float)src[3 * i + c] - mean[c]) / std[c];
-}
-
-static void normalize_packed_c(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
-                               const float *std)
-{
-    for (size_t i = 0; i < n; i++)
-        for (int c = 0; c < channels; c++, dst++, src++)
-            *dst = ((float)*src - mean[c]) / std[c];
-}
-
-static void planar3_c(uint8_t *const dst[3], const uint8_t *src, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < 3; c++)
-            dst[c][i] = src[3 * i + c];
-}
-
 const struct cw_pixel_isa cw_pixel_isa_c = {
     .name = "c",
     .horizontal = horizontal_c,
     .vertical = vertical_c,
-    .normalize_planar3 = normalize_planar3_c,
-    .normalize_packed = normalize_packed_c,
-    .planar3 = planar3_c,
+    .normalize_planar3 = cw_loop_normalize_planar3,
+    .normalize_packed = cw_loop_normalize_packed,
+    .planar3 = cw_loop_planar3,
 };

@@ -1,11 +1,11 @@
 /*
  * NEON (aarch64, where it is always there). Weights of 22 bits are split as W = 2^11 * high + low, both
- * within 16 bits, and two sums of 16-bit products are put together at the end; plain bilinear (p = 14, two
- * taps) needs only one.
+ * within 16 bits, and two sums of 16-bit products are put together at the end.
  */
 #include <arm_neon.h>
 
 #include "ops/kernels/isa.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
 
 #define LOW_BITS 11
@@ -17,6 +17,13 @@
 struct weight {
     int16_t high, low;
 };
+
+/* Weights of 14 bits become such of 22: the same sum, with 8 zero bits more, rounds to the same. */
+static inline struct weight neon_split(int32_t w, int p)
+{
+    int32_t wide = w * (1 << (22 - p));
+    return (struct weight){(int16_t)(wide >> LOW_BITS), (int16_t)(wide & LOW_MASK)};
+}
 
 static size_t neon_table_bytes(struct cw_resize *r)
 {
@@ -31,9 +38,7 @@ static void neon_tables(struct cw_resize *r)
     struct weight *t = r->tables;
     size_t n = (size_t)r->x.out * (size_t)r->x.taps;
     for (size_t i = 0; i < n; i++)
-        t[i] = r->x.p == 14
-                   ? (struct weight){0, (int16_t)r->x.w[i]}
-                   : (struct weight){(int16_t)(r->x.w[i] >> LOW_BITS), (int16_t)(r->x.w[i] & LOW_MASK)};
+        t[i] = neon_split(r->x.w[i], r->x.p);
 }
 
 static inline uint8x8_t neon_narrow(int32x4_t v)
@@ -50,17 +55,15 @@ static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8
 {
     const struct cw_axis *a = &r->x;
     const struct weight *w = r->tables;
-    bool plain = a->p == 14;
     for (int64_t i = 0; i < a->out; i++, w += a->taps, dst += r->pixel) {
         const uint8_t *s = src + (size_t)a->lo[i] * r->pixel;
         int32x4_t high = vdupq_n_s32(0), low = high;
         for (int32_t k = 0; k < a->n[i]; k++, s += r->pixel) {
             int16x4_t v = vreinterpret_s16_u16(vget_low_u16(vmovl_u8(vld1_u8(s))));
             low = vmlal_n_s16(low, v, w[k].low);
-            if (!plain)
-                high = vmlal_n_s16(high, v, w[k].high);
+            high = vmlal_n_s16(high, v, w[k].high);
         }
-        uint8x8_t o = neon_narrow(plain ? vrshrq_n_s32(low, 14) : neon_join(high, low));
+        uint8x8_t o = neon_narrow(neon_join(high, low));
         /* the byte too many is the next pixel's, or slack */
         vst1_lane_u32((void *)dst, vreinterpret_u32_u8(o), 0);
     }
@@ -76,30 +79,20 @@ static inline void neon_weigh16(const uint8_t *const *rows, const int32_t *w, in
         uint8x16_t v = vld1q_u8(rows[k] + i);
         int16x8_t a = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(v))),
                   b = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(v)));
-        int16_t low = (int16_t)(p == 14 ? w[k] : w[k] & LOW_MASK);
-        l0 = vmlal_n_s16(l0, vget_low_s16(a), low);
-        l1 = vmlal_n_s16(l1, vget_high_s16(a), low);
-        l2 = vmlal_n_s16(l2, vget_low_s16(b), low);
-        l3 = vmlal_n_s16(l3, vget_high_s16(b), low);
-        if (p == 14)
-            continue;
-        int16_t high = (int16_t)(w[k] >> LOW_BITS);
-        h0 = vmlal_n_s16(h0, vget_low_s16(a), high);
-        h1 = vmlal_n_s16(h1, vget_high_s16(a), high);
-        h2 = vmlal_n_s16(h2, vget_low_s16(b), high);
-        h3 = vmlal_n_s16(h3, vget_high_s16(b), high);
+        struct weight x = neon_split(w[k], p);
+        l0 = vmlal_n_s16(l0, vget_low_s16(a), x.low);
+        l1 = vmlal_n_s16(l1, vget_high_s16(a), x.low);
+        l2 = vmlal_n_s16(l2, vget_low_s16(b), x.low);
+        l3 = vmlal_n_s16(l3, vget_high_s16(b), x.low);
+        h0 = vmlal_n_s16(h0, vget_low_s16(a), x.high);
+        h1 = vmlal_n_s16(h1, vget_high_s16(a), x.high);
+        h2 = vmlal_n_s16(h2, vget_low_s16(b), x.high);
+        h3 = vmlal_n_s16(h3, vget_high_s16(b), x.high);
     }
-    if (p == 14) {
-        l0 = vrshrq_n_s32(l0, 14);
-        l1 = vrshrq_n_s32(l1, 14);
-        l2 = vrshrq_n_s32(l2, 14);
-        l3 = vrshrq_n_s32(l3, 14);
-    } else {
-        l0 = neon_join(h0, l0);
-        l1 = neon_join(h1, l1);
-        l2 = neon_join(h2, l2);
-        l3 = neon_join(h3, l3);
-    }
+    l0 = neon_join(h0, l0);
+    l1 = neon_join(h1, l1);
+    l2 = neon_join(h2, l2);
+    l3 = neon_join(h3, l3);
     uint8x8_t a = vqmovun_s16(vcombine_s16(vqmovn_s32(l0), vqmovn_s32(l1))),
               b = vqmovun_s16(vcombine_s16(vqmovn_s32(l2), vqmovn_s32(l3)));
     vst1q_u8(dst + i, vcombine_u8(a, b));
@@ -120,47 +113,6 @@ static void vertical_neon(const uint8_t *const *rows, const int32_t *w, int n, i
     }
 }
 
-/* ---- channels and normalisation ---- */
-
-static inline float32x4_t neon_normal(uint16x4_t v, float mean, float std)
-{
-    return vdivq_f32(vsubq_f32(vcvtq_f32_u32(vmovl_u16(v)), vdupq_n_f32(mean)), vdupq_n_f32(std));
-}
-
-static void normalize_planar3_neon(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
-                                   const float *std)
-{
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        uint8x8x3_t v = vld3_u8(src + 3 * i);
-        for (int c = 0; c < 3; c++) {
-            uint16x8_t x = vmovl_u8(v.val[c]);
-            vst1q_f32(dst[c] + i, neon_normal(vget_low_u16(x), mean[c], std[c]));
-            vst1q_f32(dst[c] + i + 4, neon_normal(vget_high_u16(x), mean[c], std[c]));
-        }
-    }
-    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i,
-                                     mean, std);
-}
-
-static void normalize_packed_neon(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
-                                  const float *std)
-{
-    cw_pixel_isa_c.normalize_packed(dst, src, n, channels, mean, std);
-}
-
-static void planar3_neon(uint8_t *const dst[3], const uint8_t *src, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        uint8x16x3_t v = vld3q_u8(src + 3 * i);
-        vst1q_u8(dst[0] + i, v.val[0]);
-        vst1q_u8(dst[1] + i, v.val[1]);
-        vst1q_u8(dst[2] + i, v.val[2]);
-    }
-    cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
-}
-
 static bool neon_supported(void)
 {
     return true;
@@ -173,9 +125,9 @@ static const struct cw_pixel_isa neon = {
     .tables = neon_tables,
     .horizontal = horizontal_neon,
     .vertical = vertical_neon,
-    .normalize_planar3 = normalize_planar3_neon,
-    .normalize_packed = normalize_packed_neon,
-    .planar3 = planar3_neon,
+    .normalize_planar3 = cw_loop_normalize_planar3,
+    .normalize_packed = cw_loop_normalize_packed,
+    .planar3 = cw_loop_planar3,
 };
 
 const struct cw_pixel_isa *const cw_pixel_isa_list[] = {&neon, NULL};

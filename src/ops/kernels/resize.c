@@ -3,15 +3,8 @@
 
 #include <string.h>
 
+#include "data/convert.h"
 #include "ops/kernels/isa.h"
-
-static size_t resize_power_of_two(size_t n)
-{
-    size_t p = 1;
-    while (p < n)
-        p *= 2;
-    return p;
-}
 
 static bool resize_passes_through(const struct cw_axis *a)
 {
@@ -45,7 +38,9 @@ static int resize_ring_init(struct cw_resize *r, struct cw_arena *arena, struct 
     }
     if (a->gather && resize_passes_through(&r->x))
         return 0; /* rows go on as they come */
-    size_t n = resize_power_of_two((size_t)span);
+    size_t n = 1;
+    while (n < (size_t)span)
+        n *= 2;
     r->ring_mask = n - 1;
     r->ring_stride = CW_ALIGN_UP(r->row + CW_ROW_SLACK, 64);
     r->ring = cw_arena_alloc(arena, n * r->ring_stride, err);
@@ -78,7 +73,15 @@ int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, c
     r->tap_w = cw_arena_alloc(arena, taps * sizeof(*r->tap_w), err);
     r->out = cw_arena_alloc(arena, r->row + CW_ROW_SLACK, err);
     r->padded = bytes ? cw_arena_alloc(arena, r->pixel * (size_t)r->x.used + r->pad, err) : NULL;
-    if (!r->taps || !r->tap_w || !r->out || (bytes && (!r->tables || !r->padded)))
+    bool real = spec->dtype != CW_UINT8 && !(r->x.gather && r->y.gather);
+    size_t channels = (size_t)spec->channels;
+    if (real) {
+        r->values = cw_arena_alloc(arena, (size_t)CW_MAX(r->x.used, r->out_w) * channels * sizeof(double),
+                                   err);
+        r->sums = cw_arena_alloc(arena, (size_t)r->out_w * channels * sizeof(double), err);
+    }
+    if (!r->taps || !r->tap_w || !r->out || (real && (!r->values || !r->sums)) ||
+        (bytes && (!r->tables || !r->padded)))
         return err ? err->status : CW_E_MEMORY;
     if (bytes) {
         memset(r->padded + r->pixel * (size_t)r->x.used, 0, r->pad);
@@ -97,80 +100,48 @@ static void resize_gather_row(const struct cw_resize *r, const uint8_t *src, uin
 {
     const int32_t *lo = r->x.lo;
     size_t n = (size_t)r->x.out, px = r->pixel;
-    if (px == 3) {
-        for (size_t i = 0; i < n; i++, dst += 3) {
-            const uint8_t *s = src + 3 * (size_t)lo[i];
-            dst[0] = s[0];
-            dst[1] = s[1];
-            dst[2] = s[2];
-        }
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        memcpy(dst + i * px, src + (size_t)lo[i] * px, px);
+    for (size_t i = 0; i < n; i++, dst += px)
+        memcpy(dst, src + (size_t)lo[i] * px, px == 3 ? 3 : px); /* RGB without a call */
 }
 
 /* ---- dtypes other than uint8: double precision, in order ---- */
 
-static double resize_load_value(enum cw_dtype t, const uint8_t *p)
+/* r->sums as values of a row. */
+static void resize_store_sums(const struct cw_resize *r, uint8_t *dst)
 {
-    uint16_t u;
-    float f;
-    double d;
-    switch (t) {
-    case CW_UINT16:
-        memcpy(&u, p, 2);
-        return u;
-    case CW_FLOAT32:
-        memcpy(&f, p, 4);
-        return (double)f;
-    default:
-        memcpy(&d, p, 8);
-        return d;
-    }
-}
-
-static void resize_store_value(enum cw_dtype t, uint8_t *p, double v)
-{
-    if (t == CW_UINT16) {
-        v = __builtin_floor(v + 0.5);
-        uint16_t u = (uint16_t)(v >= 65535 ? 65535 : v > 0 ? v : 0);
-        memcpy(p, &u, 2);
-    } else if (t == CW_FLOAT32) {
-        float f = (float)v;
-        memcpy(p, &f, 4);
-    } else {
-        memcpy(p, &v, 8);
-    }
+    size_t n = (size_t)r->out_w * (size_t)r->spec.channels;
+    for (size_t i = 0; r->spec.dtype == CW_UINT16 && i < n; i++)
+        r->sums[i] = __builtin_floor(r->sums[i] + 0.5);
+    cw_convert(CW_FLOAT64, r->spec.dtype, dst, r->sums, n); /* saturates */
 }
 
 static void resize_float_horizontal(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
-    enum cw_dtype t = r->spec.dtype;
-    size_t value = cw_dtype_size(t), channels = (size_t)r->spec.channels;
+    size_t channels = (size_t)r->spec.channels;
+    double *sum = r->sums;
+    cw_convert(r->spec.dtype, CW_FLOAT64, r->values, src, (size_t)r->x.used * channels);
     for (size_t i = 0; i < (size_t)r->x.out; i++) {
-        const double *w = r->x.v + i * (size_t)r->x.taps;
-        for (size_t c = 0; c < channels; c++, dst += value) {
-            const uint8_t *s = src + (size_t)r->x.lo[i] * r->pixel + c * value;
-            double sum = 0.0;
-            for (int32_t k = 0; k < r->x.n[i]; k++)
-                sum += w[k] * resize_load_value(t, s + (size_t)k * r->pixel);
-            resize_store_value(t, dst, sum);
+        const double *w = r->x.v + i * (size_t)r->x.taps, *from = r->values + (size_t)r->x.lo[i] * channels;
+        for (size_t c = 0; c < channels; c++, sum++) {
+            *sum = 0.0;
+            for (size_t k = 0; k < (size_t)r->x.n[i]; k++)
+                *sum += w[k] * from[k * channels + c];
         }
     }
+    resize_store_sums(r, dst);
 }
 
 static void resize_float_vertical(const struct cw_resize *r, int64_t y, uint8_t *dst)
 {
-    enum cw_dtype t = r->spec.dtype;
     const double *w = r->y.v + (size_t)y * (size_t)r->y.taps;
-    size_t value = cw_dtype_size(t);
-    for (size_t at = 0; at < r->row; at += value) {
-        double sum = 0.0;
-        for (int32_t k = 0; k < r->y.n[y]; k++)
-            sum += w[k] * resize_load_value(t, r->taps[k] + at);
-        resize_store_value(t, dst + at, sum);
+    size_t n = (size_t)r->out_w * (size_t)r->spec.channels;
+    memset(r->sums, 0, n * sizeof(*r->sums));
+    for (int32_t k = 0; k < r->y.n[y]; k++) {
+        cw_convert(r->spec.dtype, CW_FLOAT64, r->values, r->taps[k], n);
+        for (size_t i = 0; i < n; i++)
+            r->sums[i] += w[k] * r->values[i];
     }
+    resize_store_sums(r, dst);
 }
 
 /* ---- rows ---- */

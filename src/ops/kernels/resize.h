@@ -57,8 +57,9 @@ struct cw_resize {
     size_t ring_mask, ring_stride;
     const uint8_t **taps; /* rows and weights of one output row */
     int32_t *tap_w;
-    uint8_t *padded; /* a source row with r->pad bytes behind it */
-    uint8_t *out;    /* an output row for sinks without memory of their own */
+    double *values, *sums; /* dtypes other than uint8: a row of inputs, of outputs */
+    uint8_t *padded;       /* a source row with r->pad bytes behind it */
+    uint8_t *out;          /* an output row for sinks without memory of their own */
 };
 
 /* Where rows go: either rows of bytes lie at direct + y * stride, or put is called with each (valid during

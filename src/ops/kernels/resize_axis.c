@@ -58,17 +58,31 @@ static void axis_taps_compute(const struct taps *t, int64_t in, struct cw_axis *
     }
 }
 
-/* Pillow's weights of 22 bits. Zero weights at both ends are no taps. */
-static void axis_taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
+/* Pillow rounds each weight by itself, to 22 bits. */
+static int32_t axis_round_weight(double v)
 {
-    a->taps = 1;
+    return v < 0 ? (int32_t)(v * (1 << 22) - 0.5) : (int32_t)(v * (1 << 22) + 0.5);
+}
+
+/* Zero weights at both ends are no taps. With p = 14, plain bilinear, weights are differences of the rounded
+ * partial sums, so that what one tap loses the other gets. Rounding in the taps' bounds can make three of
+ * them, of which the outer ones have no weight left. */
+static void axis_taps_integer(const struct taps *t, struct cw_axis *a)
+{
+    bool plain = a->p == 14;
+    a->taps = plain ? 2 : 1;
     for (int64_t i = 0; i < a->out; i++) {
         const double *d = t->w + (size_t)i * (size_t)t->ksize;
-        int32_t *o = w + (size_t)i * (size_t)t->ksize;
+        int32_t *o = a->w + (size_t)i * (size_t)t->ksize, before = 0;
         int n = 0, skipped = 0, used = 0;
+        double part = 0.0;
         for (int k = 0; k < a->n[i]; k++) {
-            double v = d[k] / t->sum[i];
-            int32_t r = v < 0 ? (int32_t)(v * (1 << 22) - 0.5) : (int32_t)(v * (1 << 22) + 0.5);
+            part += d[k];
+            int32_t upto = !plain            ? 0
+                           : k + 1 < a->n[i] ? (int32_t)(part / t->sum[i] * (1 << 14) + 0.5)
+                                             : 1 << 14;
+            int32_t r = plain ? upto - before : axis_round_weight(d[k] / t->sum[i]);
+            before = upto;
             if (!r && !n) {
                 skipped++;
                 continue;
@@ -82,34 +96,6 @@ static void axis_taps_integer(const struct taps *t, struct cw_axis *a, int32_t *
         a->lo[i] += skipped;
         a->n[i] = used;
         a->taps = CW_MAX(a->taps, used);
-    }
-}
-
-/* Plain bilinear: weights of 14 bits, differences of the rounded partial sums, so that what one tap loses the
- * other gets. Rounding in the taps' bounds can make three of them, of which the outer ones have no weight
- * left. */
-static void axis_plain_weights(struct cw_axis *a, int64_t in, int32_t *w)
-{
-    double scale = (double)in / (double)a->out;
-    a->taps = 2;
-    for (int64_t i = 0; i < a->out; i++, w += 2) {
-        double centre = ((double)i + 0.5) * scale, part[4] = {0};
-        int64_t lo = axis_clamp_index(centre - 1.0 + 0.5, in), hi = axis_clamp_index(centre + 1.0 + 0.5, in);
-        int n = (int)(hi - lo), used = 0, first = 0;
-        for (int k = 0; k < n; k++)
-            part[k + 1] = part[k] + axis_filter_bilinear((double)(k + lo) - centre + 0.5);
-        int32_t before = 0;
-        w[1] = 0;
-        for (int k = 0; k < n; k++) {
-            int32_t upto = k + 1 < n ? (int32_t)(part[k + 1] / part[n] * (1 << 14) + 0.5) : 1 << 14;
-            if (upto != before) {
-                first = used ? first : k;
-                w[used++] = upto - before;
-            }
-            before = upto;
-        }
-        a->lo[i] = (int32_t)lo + first;
-        a->n[i] = used;
     }
 }
 
@@ -127,14 +113,6 @@ static void axis_taps_float(const struct taps *t, struct cw_axis *a)
 static int axis_weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec,
                              struct cw_arena *arena, struct cw_error *err)
 {
-    if (spec->dtype == CW_UINT8 && spec->interp == CW_BILINEAR && !spec->antialias) {
-        a->p = 14;
-        a->w = cw_arena_alloc(arena, (2 * (size_t)a->out + 1) * sizeof(*a->w), err); /* one more: see above */
-        if (!a->w)
-            return err ? err->status : CW_E_MEMORY;
-        axis_plain_weights(a, in, a->w);
-        return 0;
-    }
     struct taps t = {.scale = (double)in / (double)a->out, .fs = 1.0};
     t.filter = spec->interp == CW_BICUBIC ? axis_filter_bicubic : axis_filter_bilinear;
     if (spec->antialias && t.scale > 1)
@@ -151,17 +129,14 @@ static int axis_weights_init(struct cw_axis *a, int64_t in, const struct cw_resi
         axis_taps_float(&t, a);
         return 0;
     }
-    a->p = 22;
-    int32_t *w = cw_arena_alloc(arena, all * sizeof(*w), err);
-    if (!w)
+    a->p = spec->interp == CW_BILINEAR && !spec->antialias ? 14 : 22;
+    a->w = cw_arena_alloc(arena, all * sizeof(*a->w), err);
+    if (!a->w)
         return err ? err->status : CW_E_MEMORY;
-    axis_taps_integer(&t, a, w);
-    a->w = w;
-    if (a->taps == t.ksize)
-        return 0;
+    axis_taps_integer(&t, a);
     /* Close up: kernels expect taps weights per output. */
     for (size_t i = 0; i < out; i++)
-        memmove(w + i * (size_t)a->taps, w + i * (size_t)t.ksize, (size_t)a->taps * sizeof(*w));
+        memmove(a->w + i * (size_t)a->taps, a->w + i * (size_t)t.ksize, (size_t)a->taps * sizeof(*a->w));
     return 0;
 }
 
@@ -206,32 +181,16 @@ static void axis_find_used(struct cw_axis *a, int64_t cut)
     a->used = last - first;
 }
 
-static void axis_swap_i32(int32_t *a, int32_t *b)
+/* Reverses the order of n items of `size` bytes; items NULL: there are none. */
+static void axis_reverse(void *items, size_t n, size_t size)
 {
-    int32_t t = *a;
-    *a = *b;
-    *b = t;
-}
-
-static void axis_reverse(struct cw_axis *a)
-{
-    size_t taps = (size_t)a->taps;
-    for (size_t i = 0, j = (size_t)a->out - 1; i < j; i++, j--) {
-        axis_swap_i32(&a->lo[i], &a->lo[j]);
-        if (a->gather)
-            continue;
-        axis_swap_i32(&a->n[i], &a->n[j]);
-        for (size_t k = 0; a->w && k < taps; k++) {
-            int32_t w = a->w[i * taps + k];
-            a->w[i * taps + k] = a->w[j * taps + k];
-            a->w[j * taps + k] = w;
+    uint8_t *bytes = items;
+    for (size_t i = 0, j = n - 1; items && i < j; i++, j--)
+        for (size_t k = 0; k < size; k++) {
+            uint8_t t = bytes[i * size + k];
+            bytes[i * size + k] = bytes[j * size + k];
+            bytes[j * size + k] = t;
         }
-        for (size_t k = 0; a->v && k < taps; k++) {
-            double v = a->v[i * taps + k];
-            a->v[i * taps + k] = a->v[j * taps + k];
-            a->v[j * taps + k] = v;
-        }
-    }
 }
 
 int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool horizontal,
@@ -261,7 +220,11 @@ int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool hori
     if (n)
         axis_cut_outputs(a, cut, n);
     axis_find_used(a, cut);
-    if (flip)
-        axis_reverse(a);
+    if (flip) {
+        axis_reverse(a->lo, (size_t)a->out, sizeof(*a->lo));
+        axis_reverse(a->gather ? NULL : a->n, (size_t)a->out, sizeof(*a->n));
+        axis_reverse(a->w, (size_t)a->out, (size_t)a->taps * sizeof(*a->w));
+        axis_reverse(a->v, (size_t)a->out, (size_t)a->taps * sizeof(*a->v));
+    }
     return 0;
 }

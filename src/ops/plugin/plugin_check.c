@@ -70,23 +70,18 @@ static bool plugin_check_is_text(const char *s, size_t most, bool line)
 
 bool cw_plugin_attr_kind(enum cachew_attr_kind kind, enum cw_attr_kind *ret)
 {
-    static const struct {
-        enum cachew_attr_kind from;
-        enum cw_attr_kind to;
-    } kinds[] = {
-        {CACHEW_ATTR_INT, CW_ATTR_INT},         {CACHEW_ATTR_FLOAT, CW_ATTR_FLOAT},
-        {CACHEW_ATTR_BOOL, CW_ATTR_BOOL},       {CACHEW_ATTR_STRING, CW_ATTR_STRING},
-        {CACHEW_ATTR_DTYPE, CW_ATTR_DTYPE},     {CACHEW_ATTR_COMPONENT, CW_ATTR_COMPONENT},
-        {CACHEW_ATTR_INTS, CW_ATTR_INTS},       {CACHEW_ATTR_FLOATS, CW_ATTR_FLOATS},
-        {CACHEW_ATTR_STRINGS, CW_ATTR_STRINGS},
+    static const enum cw_attr_kind kinds[] = {
+        [CACHEW_ATTR_INT] = CW_ATTR_INT,         [CACHEW_ATTR_FLOAT] = CW_ATTR_FLOAT,
+        [CACHEW_ATTR_BOOL] = CW_ATTR_BOOL,       [CACHEW_ATTR_STRING] = CW_ATTR_STRING,
+        [CACHEW_ATTR_DTYPE] = CW_ATTR_DTYPE,     [CACHEW_ATTR_COMPONENT] = CW_ATTR_COMPONENT,
+        [CACHEW_ATTR_INTS] = CW_ATTR_INTS,       [CACHEW_ATTR_FLOATS] = CW_ATTR_FLOATS,
+        [CACHEW_ATTR_STRINGS] = CW_ATTR_STRINGS,
     };
 
-    for (size_t i = 0; i < CW_COUNT_OF(kinds); i++)
-        if (kinds[i].from == kind) {
-            *ret = kinds[i].to;
-            return true;
-        }
-    return false;
+    if ((int)kind < CACHEW_ATTR_INT || kind > CACHEW_ATTR_STRINGS)
+        return false;
+    *ret = kinds[kind];
+    return true;
 }
 
 static int check_bounds(const struct check *c, const struct cachew_attr *a)

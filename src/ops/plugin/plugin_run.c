@@ -180,20 +180,12 @@ static void plugin_run_set_inputs(struct running *x)
     for (unsigned i = 0; i < x->bound->n_in; i++) {
         const struct cw_port *port = &x->op->in[x->bound->in[i]];
         const struct cw_column *c = &x->block->columns[port->value];
-        struct cachew_tensor *t = &x->in[i];
-        t->dtype = (enum cachew_dtype)port->type.dtype;
-        if (c->dense) {
-            t->data = c->data + x->row * c->stride;
-            t->size = c->stride;
-            t->ndim = c->type->ndim;
-            t->dims = c->type->dims;
-        } else {
-            const struct cw_tensor *from = &c->rows[x->row];
-            t->data = from->data;
-            t->size = from->size;
-            t->ndim = from->ndim;
-            t->dims = from->dims;
-        }
+        const struct cw_tensor *row = c->dense ? NULL : &c->rows[x->row];
+        x->in[i] = (struct cachew_tensor){.dtype = (enum cachew_dtype)port->type.dtype,
+                                          .data = row ? row->data : c->data + x->row * c->stride,
+                                          .size = row ? row->size : c->stride,
+                                          .ndim = row ? row->ndim : c->type->ndim,
+                                          .dims = row ? row->dims : c->type->dims};
     }
 }
 

@@ -1,21 +1,10 @@
 /* filter_function: a Python function says which elements stay. */
 #include "ops/python/function.h"
 
-static int filter_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+static int filter_row(void *arg CW_UNUSED, const struct cw_op *op CW_UNUSED, struct cw_block *b,
+                      const struct cw_exchange_answer *a CW_UNUSED, size_t row, size_t first CW_UNUSED,
+                      uint32_t elements CW_UNUSED, bool kept, struct cw_error *err CW_UNUSED)
 {
-    return cw_function_bind(b, op, CW_FUNCTION_FILTER, err);
-}
-
-struct filter_sink {
-    struct cw_function_sink base;
-    struct cw_block *block;
-};
-
-static int filter_row(struct cw_function_sink *base, const struct cw_exchange_answer *a CW_UNUSED, size_t row,
-                      size_t first CW_UNUSED, uint32_t elements CW_UNUSED, bool kept,
-                      struct cw_error *err CW_UNUSED)
-{
-    struct cw_block *b = ((struct filter_sink *)base)->block;
     if (!kept) {
         b->status[row] = CW_ROW_DROPPED;
         b->all_ok = false;
@@ -25,8 +14,7 @@ static int filter_row(struct cw_function_sink *base, const struct cw_exchange_an
 
 static int filter_function_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    struct filter_sink sink = {.base.row = filter_row, .block = b};
-    return cw_function_run(op, b, &sink.base, err);
+    return cw_function_run(op, b, filter_row, NULL, err);
 }
 
 static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, {0}};
@@ -39,7 +27,7 @@ const struct cw_op_desc cw_op_filter_function = {
     .effects.count = CW_COUNT_FEWER,
     .function = true,
     .attrs = attrs,
-    .bind = filter_function_bind,
+    .bind = cw_function_bind,
     .run = filter_function_run,
     .free_state = cw_function_free,
 };

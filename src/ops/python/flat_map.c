@@ -3,42 +3,28 @@
 
 #include "ops/python/function.h"
 
-static int flat_map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
-{
-    return cw_function_bind(b, op, CW_FUNCTION_FLAT_MAP, err);
-}
-
 struct given { /* by one row */
     uint32_t n;
     struct cw_tensor *values; /* n times the outputs */
 };
 
-struct flat_sink {
-    struct cw_function_sink base;
-    const struct cw_op *op;
-    struct cw_block *block;
-    struct given *given; /* by row */
-};
-
-static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row,
-                    size_t first, uint32_t elements, bool kept CW_UNUSED, struct cw_error *err)
+static int flat_row(void *arg, const struct cw_op *op, struct cw_block *b, const struct cw_exchange_answer *a,
+                    size_t row, size_t first, uint32_t elements, bool kept CW_UNUSED, struct cw_error *err)
 {
-    struct flat_sink *s = (struct flat_sink *)base;
-    struct given *g = &s->given[row];
-    g->values = cw_block_alloc(s->block, (size_t)elements * s->op->n_out * sizeof(*g->values), err);
+    struct given *g = (struct given *)arg + row;
+    g->values = cw_block_alloc(b, (size_t)elements * op->n_out * sizeof(*g->values), err);
     if (!g->values)
         return err ? err->status : CW_E_MEMORY;
     g->n = elements;
     for (uint32_t i = 0; i < elements; i++)
-        for (unsigned k = 0; k < s->op->n_out; k++) {
-            struct cw_tensor *t = &g->values[(size_t)i * s->op->n_out + k];
-            if (!s->op->out[k].live)
+        for (unsigned k = 0; k < op->n_out; k++) {
+            struct cw_tensor *t = &g->values[(size_t)i * op->n_out + k];
+            if (!op->out[k].live)
                 continue;
-            if (!cw_exchange_row(a, k, &s->op->out[k].type, first + i, t))
-                return cw_error_set(
-                    err, CW_E_BUG,
-                    "flat_map: the host process sent a malformed answer: a component's type or place");
-            void *copy = cw_block_alloc(s->block, t->size, err);
+            int r = cw_function_value(op, a, k, first + i, t, err);
+            if (r < 0)
+                return r;
+            void *copy = cw_block_alloc(b, t->size, err);
             if (!copy)
                 return err ? err->status : CW_E_MEMORY;
             if (t->size)
@@ -49,21 +35,19 @@ static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answ
 }
 
 /* Output k of all elements as a column of the expansion. */
-static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct flat_sink *s, size_t n_rows,
-                               struct cw_expansion *e, struct cw_error *err)
+static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct cw_block *b,
+                               const struct given *given, struct cw_expansion *e, struct cw_error *err)
 {
     const struct cw_port *port = &op->out[k];
-    struct cw_block to = {.n = e->n, .arena = s->block->arena, .columns = e->columns};
-    bool fixed = cw_type_fixed(&port->type);
-    int r = fixed ? cw_block_dense(&to, port->value, &port->type, err)
-                  : cw_block_ragged(&to, port->value, err);
+    struct cw_block to = {.n = e->n, .arena = b->arena, .columns = e->columns};
+    int r = cw_block_column(&to, port->value, &port->type, err);
     struct cw_column *c = &e->columns[port->value];
     size_t at = 0;
-    for (size_t row = 0; row < n_rows && r >= 0; row++) {
-        const struct given *g = &s->given[row];
+    for (size_t row = 0; row < b->n && r >= 0; row++) {
+        const struct given *g = &given[row];
         for (uint32_t i = 0; i < g->n; i++) {
             const struct cw_tensor *t = &g->values[(size_t)i * op->n_out + k];
-            if (!fixed)
+            if (!c->dense)
                 c->rows[at + i] = *t;
             else if (t->size)
                 memcpy(c->data + (at + i) * c->stride, t->data, t->size);
@@ -75,17 +59,16 @@ static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct 
 
 static int flat_map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    struct flat_sink s = {.base.row = flat_row, .op = op, .block = b};
-    s.given = cw_block_alloc(b, b->n * sizeof(*s.given), err);
-    if (!s.given)
+    struct given *given = cw_block_alloc(b, b->n * sizeof(*given), err);
+    if (!given)
         return err ? err->status : CW_E_MEMORY;
-    memset(s.given, 0, b->n * sizeof(*s.given));
-    int r = cw_function_run(op, b, &s.base, err);
+    memset(given, 0, b->n * sizeof(*given));
+    int r = cw_function_run(op, b, flat_row, given, err);
     if (r < 0)
         return r;
     size_t n = 0;
     for (size_t row = 0; row < b->n; row++)
-        n += CW_MAX(s.given[row].n, 1);
+        n += CW_MAX(given[row].n, 1);
     struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
     uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
     uint8_t *status = cw_block_alloc(b, n, err);
@@ -94,14 +77,14 @@ static int flat_map_run(const struct cw_op *op, struct cw_block *b, struct cw_er
         return err ? err->status : CW_E_MEMORY;
     memset(columns, 0, b->n_values * sizeof(*columns));
     for (size_t row = 0, at = 0; row < b->n; row++)
-        for (uint32_t i = 0; i < CW_MAX(s.given[row].n, 1); i++, at++) {
+        for (uint32_t i = 0; i < CW_MAX(given[row].n, 1); i++, at++) {
             origin[at] = (uint32_t)row;
-            status[at] = b->status[row] == CW_ROW_OK && s.given[row].n == 0 ? CW_ROW_DROPPED : b->status[row];
+            status[at] = b->status[row] == CW_ROW_OK && given[row].n == 0 ? CW_ROW_DROPPED : b->status[row];
         }
     *e = (struct cw_expansion){.n = n, .origin = origin, .status = status, .columns = columns};
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
         if (op->out[k].live)
-            r = flat_map_put_column(op, k, &s, b->n, e, err);
+            r = flat_map_put_column(op, k, b, given, e, err);
     b->expansion = e;
     return r;
 }
@@ -118,7 +101,7 @@ const struct cw_op_desc cw_op_flat_map = {
     .effects.count = CW_COUNT_ANY,
     .function = true,
     .attrs = attrs,
-    .bind = flat_map_bind,
+    .bind = cw_function_bind,
     .run = flat_map_run,
     .free_state = cw_function_free,
 };

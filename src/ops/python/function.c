@@ -11,11 +11,12 @@
 
 /* ---- binding ---- */
 
-static const char *const kind_names[] = {[CW_FUNCTION_MAP] = "map",
-                                         [CW_FUNCTION_FILTER] = "filter",
-                                         [CW_FUNCTION_FLAT_MAP] = "flat_map",
-                                         [CW_FUNCTION_MAP_BATCHES] = "map_batches",
-                                         [CW_FUNCTION_ITERATE] = "iterate"};
+/* What a host is to do, by the kind of operator. */
+static const char *const kind_names[] = {[CW_OP_MAP] = "map",
+                                         [CW_OP_FILTER] = "filter",
+                                         [CW_OP_FLAT_MAP] = "flat_map",
+                                         [CW_OP_BATCH_MAP] = "map_batches",
+                                         [CW_OP_SOURCE] = "iterate"};
 
 void cw_function_free(void *state)
 {
@@ -63,7 +64,8 @@ static int function_parse_shape(const json_t *v, struct cw_type *type)
     return 0;
 }
 
-int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+/* The types of attribute `outputs`, by port of op->out. */
+static int function_bind_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     static const char expected[] = "an object of 1 to 64 components {\"dtype\": ..., \"shape\": [...]}";
     const json_t *outputs = cw_attr_json(op, "outputs"), *value;
@@ -102,7 +104,7 @@ int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *er
     return 0;
 }
 
-/* The spec that hosts get. */
+/* The spec that hosts get. The outputs are bound. */
 static int function_make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs,
                               struct cw_error *err)
 {
@@ -110,18 +112,15 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
     json_t *list = json_array(), *path = json_object_get(function, "path"),
            *modules = json_object_get(function, "modules");
     const char *name;
+    unsigned n_out = 0;
     json_object_foreach((json_t *)outputs, name, value)
     {
-        struct cw_type type = {0};
-        (void)cw_dtype_parse(json_string_value(json_object_get(value, "dtype")), &type.dtype);
-        if (json_object_get(value, "shape"))
-            (void)function_parse_shape(json_object_get(value, "shape"), &type);
-        json_array_append_new(list, function_component_json(name, &type));
+        json_array_append_new(list, function_component_json(name, &op->out[n_out++].type));
     }
-    json_auto_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind],
-                                  "name", f->name, "payload", json_object_get(function, "payload"), "modules",
-                                  modules ? modules : json_null(), "path", path ? path : json_null(), "rng",
-                                  f->rng, "inputs", inputs, "outputs", list);
+    json_auto_t *spec = json_pack(
+        "{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[op->desc->kind], "name", f->name,
+        "payload", json_object_get(function, "payload"), "modules", modules ? modules : json_null(), "path",
+        path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     if (!f->host.spec)
         return cw_error_nomem(err, 0, "a function");
@@ -131,21 +130,20 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
     return 0;
 }
 
-int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind kind, struct cw_error *err)
+int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     const json_t *function = cw_attr_json(op, "function");
     struct cw_function *f = op->state = calloc(1, sizeof(*f)); /* the caller frees it, in case of error too */
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a function");
-    f->kind = kind;
     f->name = json_string_value(json_object_get(function, "name"));
     f->rng = json_is_true(json_object_get(function, "rng"));
     f->deterministic = cw_attr_bool(op, "deterministic");
     f->host = (struct cw_host_function){.name = f->name,
                                         .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
-                                        .memory = (uint64_t)cw_attr_int(op, "host_memory")};
-    f->host.pipeline = cw_bind_pipeline(b)->functions;
-    f->host.n_pipeline = cw_bind_pipeline(b)->n_functions;
+                                        .memory = (uint64_t)cw_attr_int(op, "host_memory"),
+                                        .pipeline = cw_bind_pipeline(b)->functions,
+                                        .n_pipeline = cw_bind_pipeline(b)->n_functions};
     f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
     json_auto_t *inputs = json_array();
     int r = f->in && inputs ? 0 : cw_error_nomem(err, 0, "a function");
@@ -164,13 +162,12 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
         const struct cw_port *port = &op->in[f->in[i].value];
         f->in[i] = (struct cw_exchange_column){.type = &port->type, .value = port->value};
     }
-    if (r >= 0)
-        r = function_make_spec(op, f, inputs, err);
-    while (r >= 0 && kind != CW_FUNCTION_FILTER && cw_bind_count(b) > 0)
+    bool filter = op->desc->kind == CW_OP_FILTER;
+    while (r >= 0 && !filter && cw_bind_count(b) > 0)
         r = cw_bind_remove(b, cw_bind_name(b, 0, NULL), err);
-    if (r >= 0 && kind != CW_FUNCTION_FILTER)
-        r = cw_function_outputs(b, op, err);
-    return r < 0 ? r : 0;
+    if (r >= 0 && !filter)
+        r = function_bind_outputs(b, op, err);
+    return r < 0 ? r : function_make_spec(op, f, inputs, err);
 }
 
 /* ---- running ---- */
@@ -221,14 +218,15 @@ struct run {
     const struct cw_op *op;
     const struct cw_function *f;
     struct cw_block *block;
-    struct cw_function_sink *sink;
+    cw_function_row take_row;
+    void *arg;
     struct cw_host *process; /* ours now; NULL: none yet, or the last one died */
     uint64_t *keys;          /* room for all rows */
     uint8_t *check;
     struct cw_exchange_request request;
 };
 
-int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret,
+int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *a, json_t **ret,
                        struct cw_error *err)
 {
     *ret = a->errors_size ? json_loadb(a->errors, a->errors_size, 0, NULL) : NULL;
@@ -238,7 +236,17 @@ int cw_function_errors(const struct cw_function *f, const struct cw_exchange_ans
     *ret = NULL;
     return cw_error_set(err, CW_E_BUG,
                         "%s: %s: the host process sent a malformed answer: its list of errors is no JSON",
-                        kind_names[f->kind], f->name);
+                        op->desc->name, ((const struct cw_function *)op->state)->name);
+}
+
+int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a, unsigned k, size_t row,
+                      struct cw_tensor *ret, struct cw_error *err)
+{
+    if (cw_exchange_row(a, k, &op->out[k].type, row, ret))
+        return 0;
+    return cw_error_set(err, CW_E_BUG,
+                        "%s: %s: the host process sent a malformed answer: a component's type or place",
+                        op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
 /* Messages of rows that failed, or that came out differently the second time. */
@@ -247,7 +255,7 @@ static int function_take_errors(struct run *x, const struct cw_exchange_answer *
 {
     json_t *list = NULL, *entry;
     size_t i;
-    int r = cw_function_errors(x->f, a, &list, err);
+    int r = cw_function_errors(x->op, a, &list, err);
     json_array_foreach(list, i, entry)
     {
         json_int_t row = json_integer_value(json_array_get(entry, 0));
@@ -271,9 +279,9 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
     size_t n = x->request.n;
     struct cw_exchange_answer a;
     const char *why;
-    unsigned n_out = x->f->kind == CW_FUNCTION_FILTER ? 0 : x->op->n_out;
+    unsigned n_out = x->op->desc->kind == CW_OP_FILTER ? 0 : x->op->n_out;
     size_t first = 0;
-    if (!cw_exchange_read(data, size, n, n_out, x->f->kind == CW_FUNCTION_FLAT_MAP, &a, &why))
+    if (!cw_exchange_read(data, size, n, n_out, x->op->desc->kind == CW_OP_FLAT_MAP, &a, &why))
         return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: %s",
                             x->op->desc->name, x->f->name, why);
     int r = function_take_errors(x, &a, rows, n, err);
@@ -291,8 +299,8 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
                                 "%s: %s: the host process sent a malformed answer: more elements than it has",
                                 x->op->desc->name, x->f->name);
         if (x->block->status[rows[i]] == CW_ROW_OK) {
-            r = x->sink->row(x->sink, &a, rows[i], a.counts ? first : i, elements,
-                             status != CW_EXCHANGE_DROPPED, err);
+            r = x->take_row(x->arg, x->op, x->block, &a, rows[i], a.counts ? first : i, elements,
+                            status != CW_EXCHANGE_DROPPED, err);
         }
         first += elements;
     }
@@ -358,10 +366,10 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
     return 0;
 }
 
-int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_function_sink *sink,
+int cw_function_run(const struct cw_op *op, struct cw_block *block, cw_function_row take_row, void *arg,
                     struct cw_error *err)
 {
-    struct run x = {.op = op, .f = op->state, .block = block, .sink = sink};
+    struct run x = {.op = op, .f = op->state, .block = block, .take_row = take_row, .arg = arg};
     x.call = (struct cw_function_call){
         .host = x.f->host, .write = function_write_request, .take = function_take_answer};
     uint32_t *rows = cw_block_alloc(block, block->n * sizeof(*rows), err);

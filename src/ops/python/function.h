@@ -5,22 +5,13 @@
 #include "host/host.h"
 #include "pipeline/op.h"
 
-enum cw_function_kind {
-    CW_FUNCTION_MAP,
-    CW_FUNCTION_FILTER,
-    CW_FUNCTION_FLAT_MAP,
-    CW_FUNCTION_MAP_BATCHES,
-    CW_FUNCTION_ITERATE
-};
-
 /* One record (map_batches: batch) in CW_FUNCTION_CHECK_ONE_IN is computed twice, to find functions that are
  * not deterministic.
  */
 #define CW_FUNCTION_CHECK_ONE_IN 1000
 
 struct cw_function {
-    struct cw_host_function host; /* without cancellation: that is the block's */
-    enum cw_function_kind kind;
+    struct cw_host_function host;  /* without cancellation: that is the block's */
     struct cw_exchange_column *in; /* in byte order of their names; owned by the op, like the rest */
     unsigned n_in;
     const char *name; /* of the function, for messages */
@@ -60,12 +51,9 @@ struct cw_function {
             "that does is null"}
 
 /* Reads all components that there are and the attributes; outputs, where the operator has them, replace all
- * components (filters keep them). */
-int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind kind,
-                     struct cw_error *err) _must_check_;
+ * components (filters keep them). cw_op_desc.bind */
+int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
 void cw_function_free(void *state);
-/* The types of attribute `outputs`, by port of op->out. */
-int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
 
 /* One request and what becomes of it. To be embedded: write and take find what they need around it. */
 struct cw_function_call {
@@ -88,18 +76,20 @@ int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct
                        char ret_why[500], struct cw_error *err) _must_check_;
 
 /* The list [[row, message], ...] that came with an answer; new reference, NULL where it is empty. */
-int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret,
+int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *a, json_t **ret,
                        struct cw_error *err) _must_check_;
 
-/* What a row gave. Called for each row that was computed, in any order; values point into shared memory.
- * Elements: how many (1 but for flat_map), the first of them is row `first` of the answer. < 0 ends the run.
- */
-struct cw_function_sink {
-    int (*row)(struct cw_function_sink *s, const struct cw_exchange_answer *a, size_t row, size_t first,
-               uint32_t elements, bool kept, struct cw_error *err);
-};
+/* One row's value of output k, in an answer. CW_E_BUG: the host did not write one of the type. */
+int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a, unsigned k, size_t row,
+                      struct cw_tensor *ret, struct cw_error *err) _must_check_;
+
+/* What a row gave: `elements` of them (1 but for flat_map), the first of which is row `first` of the answer.
+ * Called for each row that was computed, in any order; values point into shared memory. < 0 ends the run. */
+typedef int (*cw_function_row)(void *arg, const struct cw_op *op, struct cw_block *block,
+                               const struct cw_exchange_answer *a, size_t row, size_t first,
+                               uint32_t elements, bool kept, struct cw_error *err);
 
 /* Runs the function on all rows of the block that are CW_ROW_OK. Rows that it fails on, or that end their
  * host each time, are failed. */
-int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_function_sink *sink,
+int cw_function_run(const struct cw_op *op, struct cw_block *block, cw_function_row take_row, void *arg,
                     struct cw_error *err) _must_check_;

@@ -48,11 +48,6 @@ struct element {       /* what a row's raw bytes are */
     struct cw_tensor values[];
 };
 
-static int iterable_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
-{
-    return cw_function_bind(b, op, CW_FUNCTION_ITERATE, err);
-}
-
 static void iterable_free(struct cw_source *base)
 {
     struct iterable *s = (struct iterable *)base;
@@ -167,11 +162,8 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
             if (!s->op->out[k].live)
                 continue;
             struct cw_tensor *t = &e->values[k];
-            if (!cw_exchange_row(&a, k, &s->op->out[k].type, i, t))
-                return cw_error_set(
-                    err, CW_E_BUG,
-                    "iterable: %s: the host process sent a malformed answer: a component's type or place",
-                    f->name);
+            if ((r = cw_function_value(s->op, &a, k, i, t, err)) < 0)
+                return r;
             void *copy = iterable_room_take(&room, t->size);
             if (!copy)
                 return cw_error_set(err, CW_E_BUG,
@@ -186,7 +178,7 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
     *c->ret_n = a.n;
     size_t i;
     json_t *errors, *entry;
-    r = cw_function_errors(f, &a, &errors, err);
+    r = cw_function_errors(s->op, &a, &errors, err);
     json_array_foreach(errors, i, entry)
     {
         json_int_t row = json_integer_value(json_array_get(entry, 0));
@@ -334,7 +326,7 @@ const struct cw_op_desc cw_op_iterable = {
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_SEQUENTIAL},
     .function = true,
     .attrs = attrs,
-    .bind = iterable_bind,
+    .bind = cw_function_bind,
     .open = iterable_open,
     .free_state = cw_function_free,
 };

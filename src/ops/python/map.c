@@ -3,30 +3,18 @@
 
 #include "ops/python/function.h"
 
-static int map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+static int map_row(void *arg CW_UNUSED, const struct cw_op *op, struct cw_block *b,
+                   const struct cw_exchange_answer *a, size_t row, size_t first, uint32_t elements CW_UNUSED,
+                   bool kept CW_UNUSED, struct cw_error *err)
 {
-    return cw_function_bind(b, op, CW_FUNCTION_MAP, err);
-}
-
-struct map_sink {
-    struct cw_function_sink base;
-    const struct cw_op *op;
-    struct cw_block *block;
-};
-
-static int map_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row,
-                   size_t first, uint32_t elements CW_UNUSED, bool kept CW_UNUSED, struct cw_error *err)
-{
-    struct map_sink *s = (struct map_sink *)base;
-    struct cw_block *b = s->block;
-    for (unsigned k = 0; k < s->op->n_out; k++) {
-        const struct cw_port *port = &s->op->out[k];
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct cw_port *port = &op->out[k];
         struct cw_tensor t;
         if (!port->live)
             continue;
-        if (!cw_exchange_row(a, k, &port->type, first, &t))
-            return cw_error_set(err, CW_E_BUG,
-                                "map: the host process sent a malformed answer: a component's type or place");
+        int r = cw_function_value(op, a, k, first, &t, err);
+        if (r < 0)
+            return r;
         struct cw_column *c = &b->columns[port->value];
         if (!c->dense) {
             struct cw_tensor *to = &c->rows[row];
@@ -43,14 +31,13 @@ static int map_row(struct cw_function_sink *base, const struct cw_exchange_answe
 
 static int map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    struct map_sink sink = {.base.row = map_row, .op = op, .block = b};
     for (unsigned k = 0; k < op->n_out; k++) {
         const struct cw_port *port = &op->out[k];
         int r = !port->live ? 0 : cw_block_column(b, port->value, &port->type, err);
         if (r < 0)
             return r;
     }
-    return cw_function_run(op, b, &sink.base, err);
+    return cw_function_run(op, b, map_row, NULL, err);
 }
 
 static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUTS, {0}};
@@ -65,7 +52,7 @@ const struct cw_op_desc cw_op_map = {
     .kind = CW_OP_MAP,
     .function = true,
     .attrs = attrs,
-    .bind = map_bind,
+    .bind = cw_function_bind,
     .run = map_run,
     .free_state = cw_function_free,
 };

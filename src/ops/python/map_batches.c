@@ -4,11 +4,6 @@
 
 #include "ops/python/function.h"
 
-static int map_batches_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
-{
-    return cw_function_bind(b, op, CW_FUNCTION_MAP_BATCHES, err);
-}
-
 static int map_batches_failed(const struct cw_function *f, const char *what, struct cw_error *err)
 {
     cw_error_op(err, "map_batches");
@@ -47,7 +42,7 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
         return cw_error_set(err, CW_E_BUG, "map_batches: %s: the host process sent a malformed answer: %s",
                             f->name, why);
     json_t *errors;
-    int r = cw_function_errors(f, &a, &errors, err);
+    int r = cw_function_errors(op, &a, &errors, err);
     if (r < 0)
         return r;
     const char *text = json_string_value(json_array_get(json_array_get(errors, 0), 1));
@@ -118,7 +113,7 @@ const struct cw_op_desc cw_op_map_batches = {
     .effects.count = CW_COUNT_SAME,
     .function = true,
     .attrs = attrs,
-    .bind = map_batches_bind,
+    .bind = cw_function_bind,
     .batch = map_batches_batch,
     .batch_release = map_batches_release,
     .free_state = cw_function_free,

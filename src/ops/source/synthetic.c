@@ -5,7 +5,7 @@
 #include "base/cost_clock.h"
 #include "base/hash.h"
 #include "base/philox.h"
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/source/keyed_source.h"
 
 #define MAX_COUNT ((double)((uint64_t)1 << 40))

@@ -1,6 +1,6 @@
 /* Loops between all pairs of dtypes; stateless, any thread. Written for the compiler's vectoriser: no calls
  * and no branches inside. */
-#include "ops/element/convert.h"
+#include "data/convert.h"
 
 #include <string.h>
 

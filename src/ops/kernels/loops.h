@@ -1,0 +1,46 @@
+/* Pixel kernels that the compiler vectorises by itself: a version for an instruction set is one of these,
+ * compiled for it. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#define CW_LOOP static inline __attribute__((always_inline))
+
+CW_LOOP void cw_loop_normalize_planar3(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
+                                       const float *std)
+{
+    float *restrict d0 = dst[0], *restrict d1 = dst[1], *restrict d2 = dst[2];
+    const float m0 = mean[0], m1 = mean[1], m2 = mean[2], s0 = std[0], s1 = std[1], s2 = std[2];
+    for (size_t i = 0; i < n; i++) {
+        d0[i] = ((float)src[3 * i] - m0) / s0;
+        d1[i] = ((float)src[3 * i + 1] - m1) / s1;
+        d2[i] = ((float)src[3 * i + 2] - m2) / s2;
+    }
+}
+
+/* 96 values are a whole number of pixels, of 1 or 3 channels. */
+CW_LOOP void cw_loop_normalize_packed(float *restrict dst, const uint8_t *src, size_t n, int channels,
+                                      const float *mean, const float *std)
+{
+    float m[96], s[96];
+    for (int k = 0; k < 96; k++) {
+        m[k] = k < channels ? mean[k] : m[k - channels];
+        s[k] = k < channels ? std[k] : s[k - channels];
+    }
+    size_t values = n * (size_t)channels, i = 0;
+    for (; i + 96 <= values; i += 96)
+        for (size_t k = 0; k < 96; k++)
+            dst[i + k] = ((float)src[i + k] - m[k]) / s[k];
+    for (size_t k = 0; i + k < values; k++)
+        dst[i + k] = ((float)src[i + k] - m[k]) / s[k];
+}
+
+CW_LOOP void cw_loop_planar3(uint8_t *const dst[3], const uint8_t *src, size_t n)
+{
+    uint8_t *restrict d0 = dst[0], *restrict d1 = dst[1], *restrict d2 = dst[2];
+    for (size_t i = 0; i < n; i++) {
+        d0[i] = src[3 * i];
+        d1[i] = src[3 * i + 1];
+        d2[i] = src[3 * i + 2];
+    }
+}
