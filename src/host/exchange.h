@@ -20,9 +20,8 @@ struct cw_exchange_request {
     const uint8_t *check; /* by row: compute it twice; NULL: none */
 };
 
-/* Bytes that a request takes. */
-size_t cw_exchange_size(const struct cw_exchange_request *q);
-void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to);
+/* Writes a request, and returns the bytes that it takes. to NULL: writes nothing. */
+size_t cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to);
 
 /* A tensor that is a whole batch of a component, or the strings of one (lengths, then; data is all of them).
  */
@@ -35,9 +34,9 @@ struct cw_exchange_whole {
     const uint64_t *lengths; /* bytes: n */
 };
 
-size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n);
-void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
-                             const uint64_t keys[2], bool check, uint8_t *to);
+/* Likewise, for whole columns of n rows. */
+size_t cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
+                               const uint64_t keys[2], bool check, uint8_t *to);
 
 /* A request for up to n elements of an iterable, from the given one on. Where it keeps us waiting, `least` or
  * more will do. Those from `keep` on may be asked for again. */
@@ -45,7 +44,7 @@ struct cw_exchange_pull {
     uint64_t from, n, least, keep;
 };
 
-size_t cw_exchange_pull_size(void);
+#define CW_EXCHANGE_PULL_BYTES 128 /* that such a request takes */
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to);
 
 enum cw_exchange_status { CW_EXCHANGE_OK, CW_EXCHANGE_DROPPED, CW_EXCHANGE_FAILED, CW_EXCHANGE_DIFFERS };
@@ -60,7 +59,6 @@ struct cw_exchange_answer {
     size_t errors_size;
     size_t n; /* rows */
     const uint64_t *columns;
-    unsigned n_columns;
 };
 
 /* False, with *why: not a well-formed answer for n_requested rows and n_columns. */

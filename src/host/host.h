@@ -70,8 +70,9 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
 bool cw_host_alive(const struct cw_host *h);
 /* Idle again, or gone if it is dead. Accepts NULL. */
 void cw_host_release(struct cw_host *h);
-/* Ends it: what it holds can't be used by others. Accepts NULL. */
-void cw_host_discard(struct cw_host *h);
+/* Kills it if it lives, and waits for it: what it holds can't be used by others. Accepts NULL; returns NULL.
+ */
+struct cw_host *cw_host_free(struct cw_host *h);
 
 /* The interpreter that hosts run, and the file of the host's program. Else: $CACHEW_PYTHON, or python3 beside
  * this program, or python3 in $PATH, with the module cachew._host. For hosts that start from now on. */

@@ -46,7 +46,7 @@ int cw_host_set_python(const char *new_python, const char *new_program, struct c
     return 0;
 }
 
-/* Where nobody set one; new. */
+/* Returns the interpreter where none was set. New. */
 static char *pool_find_python(void)
 {
     char self[4096];
@@ -109,19 +109,14 @@ static struct cw_host *pool_take_idle(const struct cw_host_function *f)
         else if (i < 0 && !other)
             other = at;
     }
-    struct cw_host **best = known ? known : other, *h = best ? *best : NULL;
-    if (h)
-        *best = h->next;
-    return h;
+    struct cw_host **best = known ? known : other;
+    return best ? CW_POP(*best) : NULL;
 }
 
 static void pool_free_list(struct cw_host *list)
 {
-    while (list) {
-        struct cw_host *h = list;
-        list = h->next;
-        cw_host_free(h);
-    }
+    while (list)
+        cw_host_free(CW_POP(list));
 }
 
 /* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for
@@ -133,14 +128,13 @@ static void pool_trim(const struct cw_host_function *f)
     pthread_mutex_lock(&mutex);
     pool_forget_after_fork();
     for (struct cw_host **at = &idle; *at;) {
-        struct cw_host *h = *at;
-        bool ours = host_suits(h, f);
+        bool ours = host_suits(*at, f);
         if (ours || keep > 0) {
             keep -= !ours;
-            at = &h->next;
+            at = &(*at)->next;
             continue;
         }
-        *at = h->next;
+        struct cw_host *h = CW_POP(*at);
         h->next = old;
         old = h;
     }
@@ -174,10 +168,8 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
             continue;
         }
         cw_host_free(h);
-        if (r < 0 && err)
-            *err = why;
         if (r < 0)
-            return r;
+            return cw_error_copy(err, &why);
         if (fresh && cw_host_give_up(&tries, &death)) /* else it died while idle, or of age */
             return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name,
                                 death.reason);
@@ -197,11 +189,6 @@ void cw_host_release(struct cw_host *h)
     pool_forget_after_fork();
     h->next = idle;
     idle = h;
-}
-
-void cw_host_discard(struct cw_host *h)
-{
-    cw_host_free(h);
 }
 
 void cw_host_shutdown(void)

@@ -34,13 +34,9 @@ struct cw_host {
 /* program: of the host; NULL: the module cachew._host. */
 int cw_host_start(const char *python, const char *program, struct cw_host **ret,
                   struct cw_error *err) _must_check_;
-/* Kills it if it lives, and waits for it. */
-struct cw_host *cw_host_free(struct cw_host *h);
 /* Tells it a function that it does not know yet. 1: it died, *death says why. CW_E_PIPELINE: it lives, and
  * can't load it. */
 int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death,
                    struct cw_error *err) _must_check_;
 /* The function's number in h->functions; negative: it was not told. */
 int cw_host_find(const struct cw_host *h, uint64_t id);
-/* Resident bytes; 0: unknown. */
-uint64_t cw_host_resident(const struct cw_host *h);
