@@ -157,7 +157,9 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
                 if name == "token"
                 else text
             )
-            raise wrong(name, shown, "a text, not empty, without NUL")  # nobody reads tokens in logs
+            raise wrong(
+                name, shown, "a text, not empty, without NUL"
+            )  # the message hides the token: it may reach logs
     workers = given.get("workers")
     if workers is not None and service != "local":
         raise wrong(
