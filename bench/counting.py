@@ -6,11 +6,11 @@ Measures what timing and counting cost a run: the same runs with and without the
     cheap|photos]
 
 Needs a test build (-Dcrash_points=true), which can leave counting out (CACHEW_MUTATE=uncounted,
-src/base/crash.h). Counting is: the times and rows of operators, their sums, and the one run in 256 that is not
-fused, to tell how the time of fused operators divides. A round has four short runs, with, without, without,
-with, so that a drift of the machine cancels out. It gives one ratio of CPU time for an element, and one of
-rates. Printed are the median over the rounds and its 95 % confidence interval (order statistics). CPU time
-hardly depends on other load of the machine; rates do.
+src/base/crash.h). Counting is: the times and rows of operators, their sums, and the one run in 256 that is
+not fused, to tell how the time of fused operators divides. A round has four short runs, with, without,
+without, with, so that a drift of the machine cancels out. It gives one ratio of CPU time for an element, and
+one of rates. Printed are the median over the rounds and its 95 % confidence interval (order statistics). CPU
+time hardly depends on other load of the machine; rates do.
 """
 
 import argparse
