@@ -40,6 +40,15 @@ static double double_magnitude(double x)
     return double_from_bits(double_bits(x) & ~(UINT64_C(1) << 63));
 }
 
+/* Returns the value at x of the polynomial with these n coefficients, the constant first. */
+static inline double polynomial_at(const double *p, int n, double x)
+{
+    double q = p[n - 1];
+    for (int i = n - 2; i >= 0; i--)
+        q = q * x + p[i];
+    return q;
+}
+
 /* A value as the unevaluated sum of two doubles. */
 struct pair {
     double hi, lo;
@@ -92,10 +101,7 @@ static double exp_core(double h, double l)
     double k = (h * INV_LN2 + 0x1.8p52) - 0x1.8p52; /* to nearest, ties to even */
     struct pair r = pair_sum(h - k * LN2_HI, -(k * LN2_MID));
     r = pair_sum(r.hi, r.lo + (l - k * LN2_LO)); /* l may be large beside the remainder */
-    double q = p[10];
-    for (int i = 9; i >= 0; i--)
-        q = q * r.hi + p[i];
-    double tail = r.hi * r.hi * q + (r.lo + r.lo * r.hi);
+    double tail = r.hi * r.hi * polynomial_at(p, 11, r.hi) + (r.lo + r.lo * r.hi);
     struct pair s = pair_fast_sum(1.0, r.hi);
     double y = s.hi + (s.lo + tail);
     int64_t e = (int64_t)k;
@@ -152,10 +158,7 @@ double cw_log(double x)
         return NOT_A_NUMBER;
     double m, k = (double)pair_split(x, &m);
     double f = m - 1.0, s = f / (2.0 + f), z = s * s;
-    double q = p[6];
-    for (int i = 5; i >= 0; i--)
-        q = q * z + p[i];
-    double half = 0.5 * f * f, r = z * q;
+    double half = 0.5 * f * f, r = z * polynomial_at(p, 7, z);
     return k * LN2_HI - ((half - (s * (half + r) + k * LN2_REST)) - f);
 }
 
@@ -175,10 +178,7 @@ static struct pair log_pair(double x)
     s.lo = (((f - t.hi) - t.lo) - s.hi * g.lo) / g.hi;
     struct pair z = pair_of_product(s.hi, s.hi);
     z.lo = z.lo + 2.0 * s.hi * s.lo;
-    double q = p[7];
-    for (int i = 6; i >= 0; i--)
-        q = q * z.hi + p[i];
-    struct pair w = pair_fast_sum(0x1.999999999999ap-3, z.hi * q); /* 1/5 */
+    struct pair w = pair_fast_sum(0x1.999999999999ap-3, z.hi * polynomial_at(p, 8, z.hi)); /* 1/5 */
     w.lo = w.lo + -0x1.999999999999ap-57;
     w = pair_product(z, w);
     t = pair_fast_sum(0x1.5555555555555p-2, w.hi); /* 1/3 */

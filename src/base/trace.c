@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/thread.h"
 
 #define BUFFER ((size_t)64 << 10)
@@ -64,20 +65,16 @@ static void trace_add_line(struct cw_trace *t, const char *line, size_t size, ui
 int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret,
                   struct cw_error *err)
 {
-    struct timespec now;
+    _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return cw_error_at_file(err, CW_E_OPTION, path, errno, "--trace: can't open %s", path);
     struct cw_trace *t = calloc(1, sizeof(*t));
     if (!t)
         return cw_error_nomem(err, sizeof(*t), "a trace");
-    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (t->fd < 0) {
-        int e = errno;
-        free(t);
-        return cw_error_at_file(err, CW_E_OPTION, path, e, "--trace: can't open %s", path);
-    }
+    t->fd = CW_STEAL_FD(fd);
     t->pid = (int)getpid();
     t->limit = limit;
-    clock_gettime(CLOCK_REALTIME, &now);
-    t->offset_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - cw_now_ns();
+    t->offset_ns = cw_clock_ns(CLOCK_REALTIME) - cw_now_ns();
     pthread_mutex_init(&t->mutex, NULL);
     t->size = (size_t)snprintf(t->buffer, LINE,
                                "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,"
