@@ -22,7 +22,6 @@
 
 struct cw_cache;
 struct cw_cache_set;
-struct cw_cache_segment;
 
 struct cw_cache_options {
     const char *dir; /* made if need be */
@@ -68,8 +67,9 @@ struct cw_cache_place {
     /* NULL: there is no such entry. Valid while the caller has a reference of the set */
     struct cw_cache_segment *segment;
     uint64_t offset;
-    uint32_t length, stored; /* bytes of the content, and bytes stored for it */
-    bool dropped;            /* a filter rejected the element: there is no content */
+    uint32_t length;      /* bytes of the content */
+    uint32_t stored : 31; /* bytes stored for it */
+    bool dropped : 1;     /* a filter rejected the element: there is no content */
 };
 
 /* Looks n keys up; returns how many entries exist. */
@@ -97,10 +97,7 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
 
 /* Returns memory for an entry with so many bytes of content, to be filled in and then committed. NULL: the
  * entry is not kept (the store is behind, full, or in trouble), which is counted. */
-struct cw_cache_chunk;
-
 struct cw_cache_slot {
-    struct cw_cache_set *set;
     struct cw_cache_chunk *chunk;
     uint8_t *entry;
 };

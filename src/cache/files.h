@@ -50,8 +50,8 @@ char *cw_cache_read_text(int at, const char *name, size_t most);
 int cw_cache_put_text(int at, const char *name, const char *text);
 /* Locks a file exclusively until *ret_fd is closed. 1: another process holds a lock. */
 int cw_cache_try_lock(int at, const char *name, int *ret_fd);
-/* Returns whether another process holds a lock on the file. */
-bool cw_cache_locked(int at, const char *name);
+/* 1: another process holds a lock on the file; 0: none does; a negative errno: it can't be opened. */
+int cw_cache_locked(int at, const char *name);
 /* Lists the names in a directory, sorted by bytes. */
 struct cw_paths;
 int cw_cache_names(int at, struct cw_paths *ret, struct cw_error *err) _must_check_;

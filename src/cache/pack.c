@@ -72,8 +72,7 @@ static bool packer_reserve(uint8_t **data, size_t *capacity, size_t wanted)
 static bool pack_take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, struct pack_sample *s)
 {
     struct cw_cache_packer *p = &c->packer;
-    struct cw_error err = {0};
-    struct cw_cache_unpacker *u = packer_init(p) ? cw_cache_unpacker_get(&c->unpackers, &err) : NULL;
+    struct cw_cache_unpacker *u = packer_init(p) ? cw_cache_unpacker_get(&c->unpackers, NULL) : NULL;
     bool ok = u != NULL;
     *s = (struct pack_sample){0};
     for (size_t at = 0; ok && at < k->used && s->raw < SAMPLE_BYTES;) {

@@ -12,10 +12,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-struct cw_cache;
 struct cw_cache_set;
 struct cw_cache_segment;
-struct cw_cache_reader;
 
 struct cw_cache_readers {
     pthread_mutex_t mutex; /* the monitor's mutex may be taken inside */

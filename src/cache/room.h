@@ -15,7 +15,7 @@ struct cw_cache_room {
     uint64_t wanted_quota;        /* bytes; 0: what is there and half of what is free, as that changes */
     size_t wanted_segment;        /* bytes */
     int dir_fd;                   /* -1: the directory is not open yet */
-    int lock_fd;                  /* locked by whoever publishes or evicts; -1: not needed yet */
+    int lock_fd;                  /* locked by the process that publishes or evicts; -1: not needed yet */
     uint64_t first_used;          /* bytes of all files when the directory was opened */
     atomic_uint_fast64_t quota;   /* bytes; 0: not known yet */
     atomic_size_t segment_bytes;  /* of a full segment: less than wanted_segment where the quota is small */

@@ -45,12 +45,10 @@ static struct cw_cache_segment *set_find_segment(const struct cw_cache_set *s, c
 static void set_load_segment(struct cw_cache_set *s, const char *name)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
+    _cleanup_free_ char *path = NULL;
     struct cw_cache_trailer trailer;
-    struct cw_error err = {0};
     struct stat st;
     size_t n = 0;
-    uint32_t number;
-    _cleanup_free_ char *path = NULL;
     _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, name, O_RDONLY);
     if (fd < 0 && fd != -CW_CACHE_NO_FILE) /* it was removed meanwhile */
         return;
@@ -58,24 +56,21 @@ static void set_load_segment(struct cw_cache_set *s, const char *name)
     if (fd < 0)
         cw_cache_monitor_trouble(&s->cache->monitor, NULL, name, CW_CACHE_NO_FILE);
     struct cw_cache_segment *g = cw_cache_segment_new();
-    bool ok = g && (g->name = strdup(name)) &&
+    bool ok = r >= 0 && g && (g->name = strdup(name)) &&
               (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
-                          cw_cache_segment_file(path, &st, &g->file, &err) == 0));
-    if (!ok || r < 0) {
+                          cw_cache_segment_file(path, &st, &g->file, NULL) == 0));
+    if (!ok || cw_cache_index_add_segment(&s->index, g) < 0) {
         cw_cache_segment_free(g);
         return;
     }
     g->seen = true;
+    cw_cache_set_name_segment(s, g);
     if (r == 1) {
         atomic_fetch_add(&s->cache->counters.bad, 1);
         atomic_store(&g->dead, true);
     }
-    if (cw_cache_index_add_segment(&s->index, g, &number, &err) == 0) {
-        cw_cache_set_name_segment(s, g);
-        if (r == 0)
-            /* without memory for the index, its entries are computed again */
-            (void)!cw_cache_index_insert(&s->index, number, rows, n, &err);
-    }
+    /* without memory for the index, its entries are computed again */
+    (void)!cw_cache_index_insert(&s->index, g, rows, n);
 }
 
 /* Marks the segments whose names are in the directory, and loads new ones. False: not all names could be
@@ -99,10 +94,10 @@ static void set_list(struct cw_cache_set *s)
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
     if (!d)
         return;
-    for (uint32_t i = 0; i < s->index.n_segments; i++)
+    for (size_t i = 0; i < s->index.n_segments; i++)
         s->index.segments[i]->seen = s->index.segments[i]->fd >= 0;
     bool all = set_read_names(s, d);
-    for (uint32_t i = 0; i < s->index.n_segments && all; i++)
+    for (size_t i = 0; i < s->index.n_segments && all; i++)
         if (!s->index.segments[i]->seen)
             atomic_store(&s->index.segments[i]->dead, true);
 }
@@ -110,16 +105,14 @@ static void set_list(struct cw_cache_set *s)
 void cw_cache_set_scan(struct cw_cache_set *s)
 {
     struct stat st;
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
     if (fstat(s->dir_fd, &st) < 0)
         return;
     int64_t mtime = cw_timespec_ns(&st.st_mtim);
-    if (mtime != s->scanned_mtime_ns || cw_timespec_ns(&wall) - mtime <= MTIME_GRAIN_NS) {
+    if (mtime != s->scanned_mtime_ns || (int64_t)cw_clock_ns(CLOCK_REALTIME) - mtime <= MTIME_GRAIN_NS) {
         set_list(s);
         s->scanned_mtime_ns = mtime;
     }
-    for (uint32_t i = 0; i < s->index.n_segments; i++)
+    for (size_t i = 0; i < s->index.n_segments; i++)
         cw_cache_segment_let_go(s->index.segments[i]);
 }
 
@@ -132,6 +125,7 @@ void cw_cache_set_scan(struct cw_cache_set *s)
  */
 static int set_mark_used(struct cw_cache_set *s, const char *name)
 {
+    char path[64];
     struct stat ours, there;
     _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDWR | O_CREAT);
     if (fd == -CW_CACHE_NO_FILE || fd == -ENOENT)
@@ -140,12 +134,9 @@ static int set_mark_used(struct cw_cache_set *s, const char *name)
         fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDONLY);
     if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &ours) < 0)
         return 0;
-    _cleanup_free_ char *path = NULL;
-    if (asprintf(&path, "%s/" CW_CACHE_USED, name) < 0)
-        path = NULL;
-    if (!path || fstatat(s->cache->room.dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
-        ours.st_ino != there.st_ino)
-        return path ? 1 : -ENOMEM;
+    snprintf(path, sizeof(path), "%.32s/" CW_CACHE_USED, name);
+    if (fstatat(s->cache->room.dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino)
+        return 1;
     (void)futimens(fd, NULL);
     s->used_fd = CW_STEAL_FD(fd);
     return 0;
@@ -170,7 +161,7 @@ int cw_cache_set_enter(struct cw_cache_set *s)
 {
     struct cw_cache *c = s->cache;
     char name[33];
-    char *dir;
+    _cleanup_free_ char *dir = NULL;
     struct stat st;
     cw_hash128_print(s->key, name);
     if (asprintf(&dir, "%s/%s", c->dir, name) < 0)
@@ -179,8 +170,6 @@ int cw_cache_set_enter(struct cw_cache_set *s)
     int r = set_open_dir(s, name);
     if (r < 0) {
         cw_closep(&s->dir_fd);
-        s->dir_fd = -1;
-        free(dir);
         return r;
     }
     if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -193,7 +182,7 @@ int cw_cache_set_enter(struct cw_cache_set *s)
         else
             s->profile = profile;
     }
-    s->dir = dir;
+    s->dir = CW_STEAL(dir);
     s->scanned_mtime_ns = INT64_MIN;
     cw_cache_set_scan(s);
     return 0;

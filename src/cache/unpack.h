@@ -5,8 +5,6 @@
 
 #include "base/error.h"
 
-struct cw_cache_unpacker;
-
 struct cw_cache_unpackers {
     pthread_mutex_t mutex;
     struct cw_cache_unpacker *idle; /* guarded by mutex */

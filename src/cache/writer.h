@@ -7,14 +7,11 @@
 #include <stdint.h>
 
 struct cw_cache_chunk;
-struct cw_cache_row;
-struct cw_cache_segment;
 struct cw_cache_set;
 
 /* A segment under construction. */
 struct cw_cache_writing {
     struct cw_cache_segment *segment; /* NULL: none */
-    uint32_t number;                  /* in the index */
     char *temporary;                  /* name */
     /* Opened for direct I/O; -1: the file system can't. Kept entries are read an epoch later, and writing
      * them into the page cache would cost twenty times the CPU. */
