@@ -8,11 +8,8 @@
 
 static void error_fill_once(char *dst, size_t size, const char *text)
 {
-    if (dst[0] == '\0' && text) {
-        size_t n = cw_text_whole(text, size - 1);
-        memcpy(dst, text, n);
-        dst[n] = '\0';
-    }
+    if (dst[0] == '\0' && text)
+        snprintf(dst, size, "%.*s", (int)cw_text_whole(text, size - 1), text);
 }
 
 /* Sets the status and cleans the message, which was printed before. */

@@ -201,9 +201,7 @@ static int double_integer_kind(double y)
     if (a >= 0x1p53)
         return 2;
     int64_t i = (int64_t)a;
-    if ((double)i != a)
-        return 0;
-    return i & 1 ? 1 : 2;
+    return (double)i != a ? 0 : i & 1 ? 1 : 2;
 }
 
 double cw_pow(double x, double y)
@@ -213,11 +211,6 @@ double cw_pow(double x, double y)
     if (x != x || y != y)
         return x + y;
     double ax = double_magnitude(x), ay = double_magnitude(y);
-    if (ay == INF) {
-        if (ax == 1.0)
-            return 1.0;
-        return (ax > 1.0) == (y > 0.0) ? INF : 0.0;
-    }
     int kind = double_integer_kind(y);
     bool negative = double_bits(x) >> 63, flip = negative && kind == 1;
     if (ax == 0.0 || ax == INF) {
@@ -227,12 +220,10 @@ double cw_pow(double x, double y)
     if (negative && kind == 0)
         return NOT_A_NUMBER;
     double r;
-    if (ax == 1.0) {
+    if (ax == 1.0 || ay < 0x1p-65) {
         r = 1.0;
     } else if (ay >= 0x1p64) { /* |log x| >= 2^-53: far beyond what doubles hold */
         r = (ax > 1.0) == (y > 0.0) ? INF : 0.0;
-    } else if (ay < 0x1p-65) {
-        r = 1.0;
     } else {
         struct pair l = log_pair(ax), p = pair_of_product(l.hi, y);
         p.lo = p.lo + l.lo * y;

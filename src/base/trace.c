@@ -68,14 +68,14 @@ int cw_trace_open(const char *path, const char *process, uint64_t limit, struct 
     _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return cw_error_at_file(err, CW_E_OPTION, path, errno, "--trace: can't open %s", path);
-    struct cw_trace *t = calloc(1, sizeof(*t));
+    struct cw_trace *t = malloc(sizeof(*t));
     if (!t)
         return cw_error_nomem(err, sizeof(*t), "a trace");
-    t->fd = CW_STEAL_FD(fd);
-    t->pid = (int)getpid();
-    t->limit = limit;
-    t->offset_ns = cw_clock_ns(CLOCK_REALTIME) - cw_now_ns();
-    pthread_mutex_init(&t->mutex, NULL);
+    *t = (struct cw_trace){.fd = CW_STEAL_FD(fd),
+                           .pid = (int)getpid(),
+                           .limit = limit,
+                           .mutex = PTHREAD_MUTEX_INITIALIZER,
+                           .offset_ns = cw_clock_ns(CLOCK_REALTIME) - cw_now_ns()};
     t->size = (size_t)snprintf(t->buffer, LINE,
                                "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,"
                                "\"args\":{\"name\":\"%.200s %d\"}},\n",
