@@ -73,19 +73,21 @@ static void cache_free(struct cw_cache *c)
 
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
 {
-    struct cw_cache *c = calloc(1, sizeof(*c));
-    if (!c || !(c->dir = cw_absolute(o->dir))) { /* segments are opened by name whenever they are needed */
-        free(c);
+    _cleanup_free_ char *dir = cw_absolute(o->dir); /* segments are opened by name whenever they are needed */
+    struct cw_cache *c = dir ? malloc(sizeof(*c)) : NULL;
+    if (!c)
         return cw_error_nomem(err, sizeof(*c), "a cache");
-    }
-    c->waits = o->waits;
-    c->plain = o->plain;
-    c->free = cache_free;
-    atomic_init(&c->holders, 2); /* the caller and the thread */
+    *c = (struct cw_cache){
+        .dir = CW_STEAL(dir),
+        .waits = o->waits,
+        .plain = o->plain,
+        .free = cache_free,
+        .holders = 2, /* the caller and the thread */
+        .readers = CW_CACHE_READERS,
+        .unpackers = CW_CACHE_UNPACKERS,
+    };
     cw_list_init(&c->sets);
     cw_cache_monitor_init(&c->monitor, c->dir);
-    cw_cache_readers_init(&c->readers);
-    cw_cache_unpackers_init(&c->unpackers);
     cw_cache_queue_init(&c->queue, o->queue_bytes ? o->queue_bytes : QUEUE_BYTES);
     cw_cache_room_init(&c->room, &c->monitor, o->quota, o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES);
     int r = cw_thread_start(&c->thread, cw_cache_main, c, err);
@@ -135,15 +137,10 @@ struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts 
         return NULL;
     cw_cache_readers_stop(&c->readers);
     cache_end_thread(c);
-    cw_cache_facts(c, ret);
+    if (ret)
+        cw_cache_facts(c, ret);
     cw_cache_release(c);
     return NULL;
-}
-
-struct cw_cache *cw_cache_close(struct cw_cache *c)
-{
-    struct cw_cache_facts facts;
-    return cw_cache_close_facts(c, &facts);
 }
 
 int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret,

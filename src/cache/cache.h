@@ -40,10 +40,10 @@ struct cw_cache_options {
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err) _must_check_;
 /* Writes and publishes the waiting entries, for a few seconds at most. Storage that does not answer is left,
  * with the entries under way. All sets must have been given back. Accepts NULL. */
-struct cw_cache *cw_cache_close(struct cw_cache *c);
+#define cw_cache_close(c) cw_cache_close_facts(c, NULL)
 uint64_t cw_cache_quota(const struct cw_cache *c); /* bytes; 0: not known until the directory is open */
 struct cw_cache_facts;
-/* The same, and reports what the cache counted until its end. */
+/* The same, and reports what the cache counted until its end, unless ret is NULL. */
 struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts *ret);
 
 /* Returns the set of a key with one more reference. meta (JSON, for people) is kept beside the entries. The

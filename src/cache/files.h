@@ -20,9 +20,10 @@
 #define CW_CACHE_PROFILE "profile.json"
 #define CW_CACHE_USED "used" /* locked shared by each process that uses the set */
 #define CW_CACHE_PIN "pin"
-#define CW_CACHE_SUFFIX ".cws"    /* ends the name of a published segment */
-#define CW_CACHE_TEMPORARY "tmp-" /* begins the name of a segment that is being written */
-#define CW_CACHE_PUT ".tmp-"      /* follows the name of a small file that is being written */
+#define CW_CACHE_SUFFIX ".cws"     /* ends the name of a published segment */
+#define CW_CACHE_TEMPORARY "tmp-"  /* begins the name of a segment that is being written */
+#define CW_CACHE_TEMPORARY_SIZE 24 /* of such a name with its NUL */
+#define CW_CACHE_PUT ".tmp-"       /* follows the name of a small file that is being written */
 
 enum cw_cache_name {
     CW_CACHE_NAME_FOREIGN, /* not a name of ours */

@@ -12,12 +12,6 @@ struct cw_cache_index_slot {
 
 _Static_assert(sizeof(struct cw_cache_index_slot) <= 32, "two slots of the index in a cache line");
 
-void cw_cache_index_init(struct cw_cache_index *x)
-{
-    *x = (struct cw_cache_index){0};
-    pthread_rwlock_init(&x->lock, NULL);
-}
-
 void cw_cache_index_deinit(struct cw_cache_index *x)
 {
     for (size_t i = 0; i < x->n_segments; i++)

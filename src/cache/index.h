@@ -14,7 +14,7 @@ struct cw_cache_index {
     size_t n_segments, capacity;
 };
 
-void cw_cache_index_init(struct cw_cache_index *x);
+#define CW_CACHE_INDEX {.lock = PTHREAD_RWLOCK_INITIALIZER}
 void cw_cache_index_deinit(struct cw_cache_index *x);
 /* Takes g over unless memory runs out. */
 int cw_cache_index_add_segment(struct cw_cache_index *x, struct cw_cache_segment *g) _must_check_;

@@ -101,6 +101,7 @@ static struct cw_cache_reader *reader_new(struct cw_cache *c)
         atomic_fetch_sub(&c->holders, 1); /* the caller's set keeps the cache */
         return NULL;
     }
+    c->readers.n++;
     pthread_detach(id); /* a stuck one is not waited for at the end */
     return t;
 }
@@ -111,13 +112,10 @@ static struct cw_cache_reader *reader_get(struct cw_cache *c)
     struct cw_cache_readers *l = &c->readers;
     if (l->idle)
         return CW_POP(l->idle);
-    struct cw_cache_reader *t = l->n < READERS_MAX ? reader_new(c) : NULL;
-    l->n += t != NULL;
-    return t;
+    return l->n < READERS_MAX ? reader_new(c) : NULL;
 }
 
-/* Copies n bytes to byte `from` and those behind it of the memory that v describes. */
-static void iovec_put(const struct iovec *v, size_t from, const uint8_t *data, size_t n)
+void cw_cache_scatter(const struct iovec *v, size_t from, const uint8_t *data, size_t n)
 {
     for (; n > 0; v++) {
         if (from >= v->iov_len) {
@@ -172,19 +170,12 @@ int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint
             break;
         pthread_mutex_unlock(&c->readers.mutex);
         if (r == 0)
-            iovec_put(v, done, t->data, n);
+            cw_cache_scatter(v, done, t->data, n);
         pthread_mutex_lock(&c->readers.mutex);
         reader_rest(&c->readers, t);
     }
     pthread_mutex_unlock(&c->readers.mutex);
     return r;
-}
-
-void cw_cache_readers_init(struct cw_cache_readers *l)
-{
-    *l = (struct cw_cache_readers){0};
-    pthread_mutex_init(&l->mutex, NULL);
-    pthread_cond_init(&l->gone, NULL);
 }
 
 void cw_cache_readers_deinit(struct cw_cache_readers *l)

@@ -237,29 +237,27 @@ static int room_make(struct cw_cache_room *room, uint64_t bytes, uint64_t value)
 }
 
 /* Makes a file under a temporary name, locked and of its full size. The directory is locked. */
-static int file_create(int set, uint64_t size, char **ret_name, int *ret_fd)
+static int file_create(int set, uint64_t size, char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd)
 {
     uint64_t id = 0;
-    char name[64];
     (void)!getrandom(&id, sizeof(id), 0);
-    snprintf(name, sizeof(name), CW_CACHE_TEMPORARY "%016" PRIx64, id);
-    _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL);
-    int e = fd < 0 ? -fd : 0;
+    snprintf(ret_name, CW_CACHE_TEMPORARY_SIZE, CW_CACHE_TEMPORARY "%016" PRIx64, id);
+    _cleanup_close_ int fd = cw_cache_open_file(set, ret_name, O_RDWR | O_CREAT | O_EXCL);
+    if (fd < 0)
+        return fd;
     /* The lock says that a process writes the file; until it is taken, the directory's lock keeps others from
      * removing it as an orphan. */
-    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0))
-        e = errno;
-    if (!e && !(*ret_name = strdup(name)))
-        e = ENOMEM;
-    if (e && fd >= 0)
-        (void)unlinkat(set, name, 0);
-    if (!e)
-        *ret_fd = CW_STEAL_FD(fd);
-    return -e;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0) {
+        int e = errno;
+        (void)unlinkat(set, ret_name, 0);
+        return -e;
+    }
+    *ret_fd = CW_STEAL_FD(fd);
+    return 0;
 }
 
-int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value, char **ret_name,
-                          int *ret_fd)
+int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value,
+                          char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd)
 {
     int r = cw_cache_room_lock(room);
     if (r < 0)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cache/files.h"
 #include "cache/monitor.h"
 
 struct cw_cache_room {
@@ -35,6 +36,6 @@ int cw_cache_room_lock(struct cw_cache_room *room) _must_check_;
 void cw_cache_room_unlock(const struct cw_cache_room *room);
 /* Makes a file under a temporary name in a set's directory, locked as being written, that counts as `size`
  * bytes. value: microseconds of computing per MiB of it; clearly less valuable segments are evicted. 0; 1:
- * there is no room; a negative errno. *ret_name is new. */
-int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value, char **ret_name,
-                          int *ret_fd) _must_check_;
+ * there is no room; a negative errno. */
+int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value,
+                          char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd) _must_check_;

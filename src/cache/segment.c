@@ -22,11 +22,9 @@
 
 struct cw_cache_segment *cw_cache_segment_new(void)
 {
-    struct cw_cache_segment *g = calloc(1, sizeof(*g));
-    if (!g)
-        return NULL;
-    pthread_rwlock_init(&g->lock, NULL);
-    g->fd = -1;
+    struct cw_cache_segment *g = malloc(sizeof(*g));
+    if (g)
+        *g = (struct cw_cache_segment){.lock = PTHREAD_RWLOCK_INITIALIZER, .fd = -1};
     return g;
 }
 

@@ -57,7 +57,7 @@ static void set_load_segment(struct cw_cache_set *s, const char *name)
         cw_cache_monitor_trouble(&s->cache->monitor, NULL, name, CW_CACHE_NO_FILE);
     struct cw_cache_segment *g = cw_cache_segment_new();
     bool ok = r >= 0 && g && (g->name = strdup(name)) &&
-              (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
+              (r != 0 || (asprintf(&path, "%s/%s/%s", s->cache->dir, s->name, name) >= 0 &&
                           cw_cache_segment_file(path, &st, &g->file, NULL) == 0));
     if (!ok || cw_cache_index_add_segment(&s->index, g) < 0) {
         cw_cache_segment_free(g);
@@ -73,10 +73,12 @@ static void set_load_segment(struct cw_cache_set *s, const char *name)
     (void)!cw_cache_index_insert(&s->index, g, rows, n);
 }
 
-/* Marks the segments whose names are in the directory, and loads new ones. False: not all names could be
- * read. */
-static bool set_read_names(struct cw_cache_set *s, DIR *d)
+/* Loads new segments, and marks those as dead whose names are in the directory no more. */
+static void set_list(struct cw_cache_set *s)
 {
+    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
+    if (!d)
+        return;
     for (struct dirent *e; errno = 0, (e = readdir(d));) {
         if (cw_cache_name(e->d_name) != CW_CACHE_NAME_SEGMENT)
             continue;
@@ -86,20 +88,13 @@ static bool set_read_names(struct cw_cache_set *s, DIR *d)
         else
             set_load_segment(s, e->d_name);
     }
-    return errno == 0;
-}
-
-static void set_list(struct cw_cache_set *s)
-{
-    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
-    if (!d)
-        return;
-    for (size_t i = 0; i < s->index.n_segments; i++)
-        s->index.segments[i]->seen = s->index.segments[i]->fd >= 0;
-    bool all = set_read_names(s, d);
-    for (size_t i = 0; i < s->index.n_segments && all; i++)
-        if (!s->index.segments[i]->seen)
-            atomic_store(&s->index.segments[i]->dead, true);
+    bool all = errno == 0;
+    for (size_t i = 0; i < s->index.n_segments; i++) {
+        struct cw_cache_segment *g = s->index.segments[i];
+        if (all && !g->seen && g->fd < 0)
+            atomic_store(&g->dead, true);
+        g->seen = false;
+    }
 }
 
 void cw_cache_set_scan(struct cw_cache_set *s)
@@ -123,7 +118,7 @@ void cw_cache_set_scan(struct cw_cache_set *s)
  * file are to be made again. Where the file can't be written, other processes may take the set for unused and
  * remove it; its entries are then computed again.
  */
-static int set_mark_used(struct cw_cache_set *s, const char *name)
+static int set_mark_used(struct cw_cache_set *s)
 {
     char path[64];
     struct stat ours, there;
@@ -134,7 +129,7 @@ static int set_mark_used(struct cw_cache_set *s, const char *name)
         fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDONLY);
     if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &ours) < 0)
         return 0;
-    snprintf(path, sizeof(path), "%.32s/" CW_CACHE_USED, name);
+    snprintf(path, sizeof(path), "%s/" CW_CACHE_USED, s->name);
     if (fstatat(s->cache->room.dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino)
         return 1;
     (void)futimens(fd, NULL);
@@ -143,16 +138,16 @@ static int set_mark_used(struct cw_cache_set *s, const char *name)
 }
 
 /* Opens the directory, which is made if need be, and marks it as used. */
-static int set_open_dir(struct cw_cache_set *s, const char *name)
+static int set_open_dir(struct cw_cache_set *s)
 {
     int r;
     do {
         cw_closep(&s->dir_fd);
-        int e = mkdirat(s->cache->room.dir_fd, name, 0777) < 0 ? errno : 0;
-        s->dir_fd = cw_cache_open_dir(s->cache->room.dir_fd, name);
+        int e = mkdirat(s->cache->room.dir_fd, s->name, 0777) < 0 ? errno : 0;
+        s->dir_fd = cw_cache_open_dir(s->cache->room.dir_fd, s->name);
         if (s->dir_fd < 0)
             return s->dir_fd == -ENOENT && e ? -e : s->dir_fd;
-        r = set_mark_used(s, name);
+        r = set_mark_used(s);
     } while (r == 1);
     return r;
 }
@@ -160,14 +155,9 @@ static int set_open_dir(struct cw_cache_set *s, const char *name)
 int cw_cache_set_enter(struct cw_cache_set *s)
 {
     struct cw_cache *c = s->cache;
-    char name[33];
-    _cleanup_free_ char *dir = NULL;
     struct stat st;
-    cw_hash128_print(s->key, name);
-    if (asprintf(&dir, "%s/%s", c->dir, name) < 0)
-        return -ENOMEM;
     cw_throttle_read(CW_THROTTLE_STORE_DIR, 0);
-    int r = set_open_dir(s, name);
+    int r = set_open_dir(s);
     if (r < 0) {
         cw_closep(&s->dir_fd);
         return r;
@@ -182,7 +172,6 @@ int cw_cache_set_enter(struct cw_cache_set *s)
         else
             s->profile = profile;
     }
-    s->dir = CW_STEAL(dir);
     s->scanned_mtime_ns = INT64_MIN;
     cw_cache_set_scan(s);
     return 0;

@@ -27,15 +27,13 @@
 static void set_open(struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache *c = s->cache;
-    char name[33];
-    if (s->dir || now < s->backoff.until_ns || c->room.dir_fd < 0)
+    if (s->dir_fd >= 0 || now < s->backoff.until_ns || c->room.dir_fd < 0)
         return;
     cw_cache_monitor_step(&c->monitor, "opening a set");
     int r = cw_cache_set_enter(s);
     cw_cache_monitor_step(&c->monitor, NULL);
-    cw_hash128_print(s->key, name);
     if (r < 0)
-        cw_cache_monitor_trouble(&c->monitor, &s->backoff, name, -r);
+        cw_cache_monitor_trouble(&c->monitor, &s->backoff, s->name, -r);
     else
         s->backoff.ns = 0;
 }
@@ -55,7 +53,7 @@ static void set_seal(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 static void set_tend(struct cw_cache_set *s, uint64_t now, bool flush, bool last)
 {
     struct cw_cache *c = s->cache;
-    if (!s->dir)
+    if (s->dir_fd < 0)
         return;
     cw_cache_monitor_step(&c->monitor, "publishing a segment");
     if (s->writing.segment && (flush || last ||

@@ -29,7 +29,6 @@ static void writing_give_up(struct cw_cache_set *s)
     atomic_store(&w->segment->dead, true);
     cw_cache_segment_written(w->segment, NULL, NULL);
     (void)unlinkat(s->dir_fd, w->temporary, 0);
-    free(CW_STEAL(w->temporary));
     w->segment = NULL;
 }
 
@@ -39,8 +38,8 @@ static int writing_begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
     struct cw_cache_writing *w = &s->writing;
     const struct cw_cache_header h = {.magic = CW_CACHE_MAGIC, .version = CW_CACHE_VERSION, .set = s->key};
     uint64_t reserve = CW_MAX((uint64_t)atomic_load(&s->cache->room.segment_bytes), CW_CACHE_BLOCK + bytes);
-    char *temporary;
-    int fd, r = cw_cache_room_reserve(&s->cache->room, s->dir_fd, reserve, value, &temporary, &fd);
+    char temporary[CW_CACHE_TEMPORARY_SIZE];
+    int fd, r = cw_cache_room_reserve(&s->cache->room, s->dir_fd, reserve, value, temporary, &fd);
     if (r != 0)
         return r;
     struct cw_cache_segment *g = cw_cache_segment_new();
@@ -51,13 +50,11 @@ static int writing_begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
         close(fd);
         cw_cache_segment_free(g);
         (void)unlinkat(s->dir_fd, temporary, 0);
-        free(temporary);
         return r;
     }
     g->fd = fd;
     *w = (struct cw_cache_writing){
         .segment = g,
-        .temporary = temporary,
         .direct_fd = cw_cache_open_file(s->dir_fd, temporary, O_WRONLY | O_DIRECT),
         .size = CW_CACHE_BLOCK,
         .reserved = reserve,
@@ -65,6 +62,7 @@ static int writing_begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
         .capacity = w->capacity,
         .since_ns = cw_now_ns(),
     };
+    memcpy(w->temporary, temporary, sizeof(temporary));
     return 0;
 }
 
@@ -97,7 +95,7 @@ void cw_cache_publish(struct cw_cache_set *s)
     bool ok = end >= 0 &&
               asprintf(&name, "%016" PRIx64 "-%" PRIu64 CW_CACHE_SUFFIX, id,
                        w->cost_us * ((uint64_t)1 << 20) / CW_MAX(w->filled, 1)) >= 0 &&
-              asprintf(&path, "%s/%s", s->dir, name) >= 0 && fstat(w->segment->fd, &st) == 0 &&
+              asprintf(&path, "%s/%s/%s", c->dir, s->name, name) >= 0 && fstat(w->segment->fd, &st) == 0 &&
               cw_cache_segment_file(path, &st, &file, NULL) == 0;
     cw_crash_point("cache-rename");
     if (ok && (end = writing_rename(s, name)) < 0)
@@ -113,7 +111,6 @@ void cw_cache_publish(struct cw_cache_set *s)
     cw_cache_segment_written(w->segment, CW_STEAL(name), file);
     cw_cache_set_name_segment(s, w->segment);
     atomic_fetch_add(&c->counters.published, 1);
-    free(CW_STEAL(w->temporary));
     cw_cache_probe(s, CW_STEAL(w->segment)->name);
 }
 
@@ -176,7 +173,7 @@ void cw_cache_write(struct cw_cache_chunk *k)
     struct cw_cache_set *s = k->set;
     struct cw_cache *c = s->cache;
     uint64_t now = cw_now_ns(), start = cw_cost_now_ns();
-    bool paused = !s->dir || now < s->backoff.until_ns;
+    bool paused = s->dir_fd < 0 || now < s->backoff.until_ns;
     int r = 1;
     if (!paused) {
         cw_cache_monitor_step(&c->monitor, "writing entries");
