@@ -37,7 +37,8 @@ enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
 _Static_assert(CW_MAX_NDIM + 2 <= TABLE_ROW, "the dims of a row fit in its entry");
 _Static_assert(HEAD * sizeof(uint64_t) == CW_EXCHANGE_PULL_BYTES, "such a request is a head");
 
-static size_t exchange_place(size_t *at, size_t bytes) /* where the next part goes */
+/* Returns the offset of the next part, which has so many bytes. */
+static size_t exchange_place(size_t *at, size_t bytes)
 {
     size_t here = CW_ALIGN_UP(*at, (size_t)ALIGN);
     *at = here + bytes;
@@ -59,7 +60,7 @@ static void request_put_words(uint8_t *to, unsigned k, uint64_t kind, size_t dat
     memcpy(to + (HEAD + (size_t)k * COLUMN) * sizeof(uint64_t), words, sizeof(words));
 }
 
-/* Both measures (to NULL) and writes, so that the two can't differ. Returns the bytes. */
+/* Writes column k, or measures it (to NULL), so that the two can't differ. Returns the offset behind it. */
 static size_t request_put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
 {
     const struct cw_exchange_column *c = &q->columns[k];
@@ -131,14 +132,13 @@ size_t cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to)
     return at;
 }
 
-size_t cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
-                               const uint64_t keys[2], bool check, uint8_t *to)
+size_t cw_exchange_whole_write(const struct cw_batch *batch, const uint64_t keys[2], bool check, uint8_t *to)
 {
     const uint8_t checks[] = {check};
-    size_t at = request_put_head(to, n, n_columns, keys, checks, 1);
-    for (unsigned k = 0; k < n_columns; k++) {
-        const struct cw_exchange_whole *c = &columns[k];
-        size_t entries = c->dtype == CW_BYTES ? n + 1 : TABLE_ROW,
+    size_t at = request_put_head(to, batch->n, batch->n_components, keys, checks, 1);
+    for (unsigned k = 0; k < batch->n_components; k++) {
+        const struct cw_batch_component *c = &batch->components[k];
+        size_t entries = c->dtype == CW_BYTES ? batch->n + (size_t)1 : TABLE_ROW,
                table = exchange_place(&at, entries * sizeof(uint64_t)), data = exchange_place(&at, c->size);
         if (!to)
             continue;
@@ -146,7 +146,7 @@ size_t cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned
         request_put_words(to, k, c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE, data, table, 0);
         if (c->dtype == CW_BYTES) {
             entry[0] = 0;
-            for (size_t i = 0; i < n; i++)
+            for (size_t i = 0; i < batch->n; i++)
                 entry[i + 1] = entry[i] + c->lengths[i];
         } else {
             entry[0] = (uint64_t)c->ndim;
@@ -170,7 +170,7 @@ void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 
 /* ---- answers ---- */
 
-/* Whether n items of a size lie at an offset, aligned. */
+/* Returns whether n items lie aligned at an offset of an answer of this size. */
 static bool answer_within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
 {
     uint64_t bytes, end;
@@ -205,9 +205,7 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
     *why = "it has another count of rows than was asked for";
-    if (ret->n > UINT32_MAX)
-        return false;
-    return counted || ret->n == n_requested;
+    return ret->n <= UINT32_MAX && (counted || ret->n == n_requested);
 }
 
 /* Sets dims and size of a tensor of n elements. Returns whether these are dims of the type. */
@@ -240,9 +238,8 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         size_t item = cw_type_bytes(type);
         if (!answer_within(a->size, words[COLUMN_DATA], a->n, item))
             return false;
-        ret->data = (void *)(a->data + words[COLUMN_DATA] + row * item);
-        ret->size = item;
-        ret->ndim = type->ndim;
+        *ret = (struct cw_tensor){
+            .data = (void *)(a->data + words[COLUMN_DATA] + row * item), .size = item, .ndim = type->ndim};
         memcpy(ret->dims, type->dims, sizeof(ret->dims));
         return true;
     }
@@ -252,8 +249,8 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(uint64_t), 2 * sizeof(uint64_t));
         if (entry[0] > entry[1] || words[COLUMN_DATA] > a->size || entry[1] > a->size - words[COLUMN_DATA])
             return false;
-        ret->data = (void *)(a->data + words[COLUMN_DATA] + entry[0]);
-        ret->size = entry[1] - entry[0];
+        *ret = (struct cw_tensor){.data = (void *)(a->data + words[COLUMN_DATA] + entry[0]),
+                                  .size = entry[1] - entry[0]};
         return true;
     }
     if (!answer_within(a->size, words[COLUMN_TABLE], a->n, sizeof(entry)))
@@ -285,8 +282,7 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
                 return false;
             before = at;
         }
-        ret->data = (void *)(a->data + words[COLUMN_DATA]);
-        ret->size = before;
+        *ret = (struct cw_tensor){.data = (void *)(a->data + words[COLUMN_DATA]), .size = before};
         return true;
     }
     if (words[COLUMN_KIND] != KIND_WHOLE || !answer_within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))

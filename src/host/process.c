@@ -20,21 +20,23 @@
 #include "base/notice.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD 16 /* of ours while a host starts: apart from the numbers that it gets */
+#define FIRST_FD 16 /* least number of descriptors of this process: apart from the numbers that a host gets \
+                     */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5
 #define HOST_LIFE 6
 #define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
-#define END_MS 500             /* between the end of a host's socket and its own */
+#define END_MS 500             /* between the end of a host's socket and the end of its process */
 #define PROCESS_EXITING 0x4    /* PF_EXITING of the kernel, in the flags that /proc shows */
-#define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
+#define CALLS_BETWEEN_LOOKS 64 /* between two looks at the memory of a host that answers quickly */
 #define PROGRESS_WORD \
     15 /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
 #define LOAD_NS \
     (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
 #define MAX_REPLY ((size_t)64 << 10)
-#define OUTPUT_AT_ONCE ((size_t)64 << 10) /* of what it prints: then the host is looked after again */
+#define OUTPUT_AT_ONCE \
+    ((size_t)64 << 10) /* bytes of output that are read before the host is looked at again */
 #define LAST_WORDS ((size_t)1 << 20)
 
 /* Frames on the socket, both ways: docs/hosts.md */
@@ -43,8 +45,8 @@ enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_E
 struct frame {
     uint32_t kind, version;
     uint64_t id, size;
-    /* the answer has that of the question: what comes late, or from a forked copy of the host, is found out
-     */
+    /* number of the request; its answer has the same. So late answers, and those of a forked copy of the
+     * host, are recognised */
     uint64_t call;
 };
 
@@ -71,13 +73,19 @@ static bool fd_move_above(int *fd)
  */
 static char **host_environment(void)
 {
-    static char *const own[] = {"PYTHONUNBUFFERED=1",
-                                "OMP_NUM_THREADS=1",
-                                "OPENBLAS_NUM_THREADS=1",
-                                "MKL_NUM_THREADS=1",
-                                "NUMEXPR_NUM_THREADS=1",
-                                "MALLOC_TRIM_THRESHOLD_=67108864",
-                                "MALLOC_MMAP_THRESHOLD_=33554432"};
+    static const struct {
+        const char *name;
+        char *text;
+    } own[] = {
+        {"PYTHONUNBUFFERED", "PYTHONUNBUFFERED=1"},
+        {"OMP_NUM_THREADS", "OMP_NUM_THREADS=1"},
+        {"OPENBLAS_NUM_THREADS", "OPENBLAS_NUM_THREADS=1"},
+        {"MKL_NUM_THREADS", "MKL_NUM_THREADS=1"},
+        {"NUMEXPR_NUM_THREADS", "NUMEXPR_NUM_THREADS=1"},
+        {"MALLOC_TRIM_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_=67108864"},
+        {"MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_=33554432"},
+    };
+
     size_t n = 0;
     while (environ[n])
         n++;
@@ -85,13 +93,9 @@ static char **host_environment(void)
     if (!all)
         return NULL;
     memcpy(all, environ, n * sizeof(*all));
-    for (size_t i = 0; i < CW_COUNT_OF(own); i++) {
-        size_t length = (size_t)(strchr(own[i], '=') - own[i]) + 1, k = 0;
-        while (k < n && strncmp(all[k], own[i], length) != 0)
-            k++;
-        if (k == n) /* what the user says is kept */
-            all[n++] = own[i];
-    }
+    for (size_t i = 0; i < CW_COUNT_OF(own); i++)
+        if (!getenv(own[i].name)) /* the user's value has precedence */
+            all[n++] = own[i].text;
     all[n] = NULL;
     return all;
 }
@@ -182,7 +186,7 @@ static void host_print_line(struct cw_host *h)
 {
     cw_notice("[host %d, %s] %.*s", (int)h->pid, h->running ? h->running : "starting", (int)h->n_line,
               h->line);
-    for (size_t i = 0; i < h->n_line + 1; i++) { /* the end of it is kept, for error messages */
+    for (size_t i = 0; i < h->n_line + 1; i++) { /* the last bytes are kept for error messages */
         if (h->n_said == sizeof(h->said)) {
             memmove(h->said, h->said + sizeof(h->said) / 2, sizeof(h->said) / 2);
             h->n_said = sizeof(h->said) / 2;
@@ -192,7 +196,7 @@ static void host_print_line(struct cw_host *h)
     h->n_line = 0;
 }
 
-/* Passes on, line by line, what is there to read, up to some limit: it may print faster than we read. */
+/* Passes on the host's output line by line, up to `limit` bytes: a host may print faster than this reads. */
 static void host_forward_output(struct cw_host *h, size_t limit)
 {
     char buf[4096];
@@ -219,7 +223,8 @@ static void host_kill(struct cw_host *h)
     h->dead = true;
 }
 
-/* Waits for the process, which is dead or about to be; says what became of it. True: it was killed. */
+/* Waits for the end of the process, which is dead or about to be, and describes it in reason. Returns whether
+ * SIGKILL ended it. */
 static bool host_reap(struct cw_host *h, char reason[400])
 {
     int status = 0, at;
@@ -288,7 +293,8 @@ static uint64_t host_progress(const struct cw_host *h)
                  : 0;
 }
 
-/* Fills in why there is no answer. reason: what we did to it; NULL: it ended by itself. */
+/* Kills the host if need be, and fills in why there is no answer. reason: why it is killed; NULL: it ended by
+ * itself. Returns 1. */
 static int host_died(struct cw_host *h, const char *reason, bool hung, struct cw_host_death *death)
 {
     char end[400];
@@ -313,7 +319,7 @@ static bool host_is_ending(const struct cw_host *h)
            sscanf(line, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & PROCESS_EXITING;
 }
 
-/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy
+/* The host closed its end of the socket: because it ends, or while it stays alive. On a busy
  * machine it may take long to end. */
 static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
 {
@@ -335,7 +341,7 @@ struct watch {
     uint64_t since, looked, at;
 };
 
-/* Looks after a host that is waited for. 1: it was ended; CW_E_INTERRUPTED: cancelled. */
+/* Checks time, memory and cancellation of the wait. 1: the host was killed; CW_E_INTERRUPTED: cancelled. */
 static int watch_look(struct watch *w)
 {
     struct cw_host *h = w->h;
@@ -456,7 +462,7 @@ static int watch_ask(struct watch *w, enum frame_kind kind, const char *spec, si
 int cw_host_find(const struct cw_host *h, uint64_t id)
 {
     for (unsigned i = 0; i < h->n_functions; i++)
-        if (h->functions[i] == id)
+        if (h->functions[i].id == id)
             return (int)i;
     return -1;
 }
@@ -477,9 +483,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     int r = watch_ask(&w, FRAME_DEFINE, f->spec, strlen(f->spec), &frame, &text);
     if (r != 0)
         return r;
-    h->refused[h->n_functions] = text != NULL;
-    h->identities[h->n_functions] = f->identity;
-    h->functions[h->n_functions++] = f->id;
+    h->functions[h->n_functions++] = (struct cw_host_known){f->id, f->identity, text != NULL};
     return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s",
                                f->name, text)
                 : 0;
@@ -529,7 +533,8 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     struct watch w = {.h = h, .f = f, .death = death, .err = err};
     struct frame frame;
     int r = watch_ask(&w, FRAME_CALL, NULL, size, &frame, &text);
-    host_forward_output(h, OUTPUT_AT_ONCE); /* what it printed while it ran, before its answer is used */
+    host_forward_output(h,
+                        OUTPUT_AT_ONCE); /* the output of the call is passed on before its answer is used */
     if (r == 0 && text)
         r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
     else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
@@ -543,6 +548,6 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     *ret = h->out;
     *ret_size = frame.size;
     if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && host_resident(h) > host_memory_limit(h, f))
-        host_kill(h); /* it grew slowly: a fresh one goes on, after this answer */
+        host_kill(h); /* it grew slowly: the next call uses a new host */
     return 0;
 }
