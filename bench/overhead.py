@@ -54,7 +54,7 @@ def ask(connection, path):
 
 
 def look(address, stop, looked):
-    """Sends the requests of the dashboard at its intervals. Appends the seconds that each round took to `looked`."""
+    """Sends the requests of the dashboard at its intervals. Appends the seconds of each round to `looked`."""
     connection, scraped = http.client.HTTPConnection(address, timeout=30), 0
     wait = 0
     while not stop.wait(wait):
