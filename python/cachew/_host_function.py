@@ -100,7 +100,7 @@ class Slow:
 
 
 def truth(value):
-    """The truth of a filter's result. A coroutine that has not run would always be true, so it is an error."""
+    """The truth of a filter's result. A coroutine that has not run would be true, so it is an error."""
     if isinstance(value, LATER):
         raise Wrong(f"returned {describe(value)}, expected something true, or false")
     return bool(value)

@@ -280,8 +280,8 @@ class Dataset(Functions, InMemory, Operators):
         memory: bytes for everything but batches that the caller holds: 268435456 or "256M" (default: half of
             the machine's memory)
 
-        rank, world_size: this iterator gets batch g where g modulo world_size is rank; after a state, g counts
-            from the state's position on in that epoch
+        rank, world_size: this iterator gets batch g where g modulo world_size is rank; after a state, g
+            counts from the state's position on in that epoch
 
         state: resume from this state (a result of state_dict())
 
@@ -329,8 +329,8 @@ class Dataset(Functions, InMemory, Operators):
         sharding: str | None = None,
         **options: Unpack[ServiceOptions],
     ) -> DatasetIterator:
-        """Runs the pipeline on the workers of a service. The batches are the same as those of `iterator`, even
-        when workers fail on the way.
+        """Runs the pipeline on the workers of a service. The batches are the same as those of `iterator`,
+        even when workers fail on the way.
 
         service: "HOST:PORT" of the dispatcher, as `cachew up` prints it. "local": a service of this process,
             started at its first use, shared by all datasets, and ended with the process
@@ -345,7 +345,8 @@ class Dataset(Functions, InMemory, Operators):
         open_timeout_s: seconds until a worker of the service must have opened the data (default 60); None: no
             limit
 
-        tls_ca: use TLS; the authority of the service's certificates (a PEM file, as `cachew keys init` makes it)
+        tls_ca: use TLS; the authority of the service's certificates (a PEM file, as `cachew keys init` makes
+            it)
 
         tls_cert, tls_key: this client's certificate and its key (PEM files), where the service requires them
             (--tls-mutual)
@@ -355,11 +356,11 @@ class Dataset(Functions, InMemory, Operators):
         order: "exact" (default): the order of `iterator`. "any": batches are delivered as soon as they are
             ready, so that a slow batch does not delay others
 
-        guarantee: "exactly-once" (default). "at-most-once": elements lost with a worker are not computed again;
-            with order "any", where it is the default
+        guarantee: "exactly-once" (default). "at-most-once": elements lost with a worker are not computed
+            again; with order "any", where it is the default
 
-        sharding: the names of the tf.data service. "dynamic" (default): the ranks share each epoch. "off": each
-            rank gets all of it, in a job of its own
+        sharding: the names of the tf.data service. "dynamic" (default): the ranks share each epoch. "off":
+            each rank gets all of it, in a job of its own
 
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """

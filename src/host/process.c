@@ -20,8 +20,9 @@
 #include "base/notice.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD 16 /* least number of descriptors of this process: apart from the numbers that a host gets \
-                     */
+#define FIRST_FD \
+    16 /* least number of descriptors of this process: apart from the numbers that a host gets \
+        */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5
