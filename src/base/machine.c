@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -154,11 +156,6 @@ uint64_t cw_memory_available(void)
     return CW_MIN(room, cgroup_least_memory(cgroup_room));
 }
 
-uint64_t cw_peak_rss(void)
-{
-    return proc_number("/proc/self/status", "VmHWM:") * 1024;
-}
-
 /* Returns the time without a CPU in a file "schedstat"; 0: it can't be read. */
 static uint64_t schedstat_delay_ns(const char *path)
 {
@@ -167,6 +164,11 @@ static uint64_t schedstat_delay_ns(const char *path)
     return cw_read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%*u %" SCNu64, &delay_ns) == 1
                ? delay_ns
                : 0;
+}
+
+uint64_t cw_peak_rss(void)
+{
+    return proc_number("/proc/self/status", "VmHWM:") * 1024;
 }
 
 uint64_t cw_run_delay_ns(void)
