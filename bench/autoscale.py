@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """
-Autoscale on one machine, with workers that have a tenth of a core each: a client with a known demand, and
-what a policy makes of it when demand doubles and halves, and when a worker is killed. The right number of
-workers is found by fixed ones, before and after, in the same run: the smallest with which the client waits
-less than 2 % of its time. Each waiting has a standard error, and where that leaves open which number it is,
-all that it could be count as right.
+Measures autoscaling on one machine, with workers that have a tenth of a core each. A client has a known
+demand, which doubles and halves, and a worker is killed; the benchmark shows what the policy decides. The
+right number of workers is measured with fixed numbers, before and after, in the same run: it is the smallest
+number with which the client waits less than 2 % of its time. Each waiting time has a standard error. Where
+that leaves several numbers possible, each of them counts as right.
 
-With --shares: two jobs of weights 2:1 on one pool, both short of workers, and what each of them got.
+With --shares: two jobs of weights 2:1 share a pool that is too small for both; the shares they got.
 
-It names what it finds wanting: another number than the right one, more than 3 decisions after a change of
-demand, more than 60 s, shares that are not 2:1. These depend on the machine, and are no failure. Exit code 1
-where a worker that was killed was not replaced at all.
+Prints the shortcomings: a number of workers that is not right, more than 3 decisions after a change of
+demand, more than 60 s, shares that are not 2:1. They depend on the machine and are not failures. The exit
+code is 1 where a killed worker was not replaced at all.
 
 usage: autoscale.py [--shares] [--build DIR] [--policy P] [--worker-cpus C] [--max N] [--step S]
 [--batch-cpu-ms MS] [--sweep-s S] [--settle-s S] [--json]
@@ -104,8 +104,8 @@ class Service:
 
 
 class Trainer:
-    """Steps of known length; `lines` is what it says once a second, `began` when steps of each length began,
-    by this process's clock.
+    """A client with steps of known length. `lines` is what it prints once a second; `began` says when the
+    steps of each length began, by this process's clock.
     """
 
     def __init__(self, args, service, *phases, job="job"):
@@ -429,16 +429,19 @@ def shares(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="autoscale with throttled workers")
+    parser = argparse.ArgumentParser(description="Measure autoscaling with throttled workers.")
     parser.add_argument("--build", type=Path, default=ROOT / "build")
-    parser.add_argument("--shares", action="store_true", help="two jobs of weights 2:1 instead")
+    parser.add_argument("--shares", action="store_true", help="measure two jobs of weights 2:1 instead")
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--worker-cpus", type=float, default=0.1)
     parser.add_argument("--max", type=int, default=12)
     # Not 0.1: 4 and 8 workers would be just as fast as the client then, and which number is right would be up
     # to noise.
     parser.add_argument(
-        "--step", type=float, default=0.105, help="of the client, s; half of it when demand doubles"
+        "--step",
+        type=float,
+        default=0.105,
+        help="seconds of the client's training step; halved when demand doubles",
     )
     parser.add_argument("--batch-cpu-ms", type=float, default=40)
     parser.add_argument("--sweep-s", type=float, default=30)

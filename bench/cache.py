@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
-"""Kept elements: how fast they are read, and what keeping them costs the first epoch. Prints a line of JSON.
+"""
+Measures cache entries: how fast they are read, and what keeping them costs the first epoch. Prints a line of
+JSON.
 
-    bench/cache.py read    reading them, beside plain reads of the same bytes from the page cache
-    (raw_read.c) bench/cache.py write   an epoch that keeps all it computes, beside one that computes the
-    same and keeps nothing
+    bench/cache.py read
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the cache point stands
-behind that. Each run stands between two of the other kind, and is compared with their mean; the median of
-the rounds counts. The cache lies below --dir.
+Reads entries, beside plain reads of the same bytes from the page cache (raw_read.c).
 
-Plain reads go round memory of as many batches as a run has under way, in the order in which a job reads: one
-that shuffles (ratio), and one that does not (ratio_stored)."""
+    bench/cache.py write
+
+Runs an epoch that keeps everything it computes, beside one that computes the same and keeps nothing.
+
+Elements are photographs, decoded and resized to 224x224x3 uint8, with their label; the cache point stands
+behind that. Each run stands between two runs of the other kind and is compared with their mean; the median
+over the rounds counts. The cache lies below --dir.
+
+Plain reads fill memory for as many batches as a run has under way, one after the other and again from the
+start. They read in the order of a job: of one that shuffles (ratio), and of one that does not (ratio_stored).
+"""
 
 import argparse
 import json
@@ -23,7 +30,7 @@ from pathlib import Path
 
 BATCH = 64
 ROW = 224 * 224 * 3 + 8
-IN_FLIGHT = 5  # batches: filled, done, and with who takes them
+IN_FLIGHT = 5  # batches: being filled, complete, and held by the consumer
 # of reading: some seconds, so that what the first one takes besides (pages of batches that are touched for
 # the first time) does not count
 EPOCHS = 96

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Whether autocache picks the better of computing and reading: a second job over photographs, with stores of
-several speeds.
+"""
+Measures whether autocache picks the faster of computing and reading: a second job over photographs, with
+stores of several speeds.
 
     bench/cache_policy.py [--cachew build/cachew] [--photos build/photos] [--threads N] [--epochs N]
     [--rounds N]
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the cache point stands
-behind that. The first job fills the cache. The second one takes its batches as fast as it can, without a
-cache, always from the cache, and as the policy has it: with what the first one measured, and without. A
-store is throttled to a multiple of what computing gives (test builds only: -Dcrash_points=true). Runs of the
-kinds alternate, and the best of each counts, for a machine is only ever slowed down.
+Elements are photographs, decoded and resized to 224x224x3 uint8, with their label; the cache point stands
+behind that. The first job fills the cache. The second job takes its batches as fast as it can: without a
+cache, always from the cache, and as the policy decides, with the first job's measurements and without them.
+The store is throttled to a multiple of the speed of computing (test builds only: -Dcrash_points=true). Runs
+of these kinds alternate. The best run of each kind counts, because other load only ever slows a run down.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def forget(cache):
 
 
 def measure(arguments, path, cache, speed):
-    """Seconds of an epoch, and what the policy ended with."""
+    """Returns the seconds of an epoch and the policy's last decision."""
     best, ended, digests = {}, None, set()
     for _ in range(arguments.rounds):
         for kind in ("none", "always", "policy", "policy, first job"):

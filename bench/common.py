@@ -22,7 +22,7 @@ def arguments(description, *flags):
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads or worker processes"
     )
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--batches", type=int, default=0, help="stop after so many (0: all)")
+    parser.add_argument("--batches", type=int, default=0, help="stop after this many batches (0: all)")
     for flag in flags:
         parser.add_argument(flag, action="store_true")
     args = parser.parse_args()

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What it takes that everything is timed and counted while it runs: the same runs with and without.
+"""
+Measures what timing and counting cost a run: the same runs with and without them.
 
     bench/counting.py [--cachew build/cachew] [--photos build/photos] [--threads N] [--rounds N] [--only
     cheap|photos]
 
-Needs a test build (-Dcrash_points=true), in which counting can be left out (CACHEW_MUTATE=uncounted,
-src/base/crash.h): operators' times and rows, their sums, and the one run in 256 that is unfused to tell how
-the time of fused operators divides. A round has four short runs, with, without, without, with, so that what
-drifts falls out; it gives one ratio of CPU time for an element, and one of rates. The median over the rounds
-is printed, with the interval that holds it with 95 % (order statistics). CPU time hardly depends on what
-others do on the machine; rates do.
+Needs a test build (-Dcrash_points=true), which can leave counting out (CACHEW_MUTATE=uncounted,
+src/base/crash.h). Counting is: the times and rows of operators, their sums, and the one run in 256 that is
+not fused, to tell how the time of fused operators divides. A round has four short runs, with, without,
+without, with, so that a drift of the machine cancels out. It gives one ratio of CPU time for an element, and
+one of rates. Printed are the median over the rounds and its 95 % confidence interval (order statistics). CPU
+time hardly depends on other load of the machine; rates do.
 """
 
 import argparse

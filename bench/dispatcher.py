@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """
-What a dispatcher takes from simulated workers (`load/`), each over a connection of its own. They complete
-the ranges of an endless job, which are leased, written down, acknowledged, reported to clients, passed,
-revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own.
-Then as many workers as `--heartbeats` says report once a second that they are alive, and an admin client asks
-for the status.
+Measures how many requests a dispatcher answers. Simulated workers (`load/`), each with a connection of its
+own, complete the ranges of an endless job. Ranges are leased, written down, acknowledged, reported to
+clients, passed, revoked and deleted as in a real job, but nothing is computed. Every completion is a request
+of its own. Then `--heartbeats` workers report once a second that they are alive, and an admin client requests
+the status.
 
-Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its
-journal there, so that acknowledgements mean that the disk has it.
+The dispatcher runs on one CPU, the load on the others. With `--state-dir` the dispatcher keeps its journal
+there, so that an acknowledgement means that the data is on the disk.
 
 Prints a line of JSON: `completions_per_s`; `p50_s`, `p99_s` and `max_s` of the time until the
 acknowledgement; `heartbeats_per_s`; `question_p50_s` and `question_p99_s`; `completions_cpu_s` and
-`heartbeats_cpu_s` of the dispatcher. With `--scaling N` instead, what deciding costs: N workers of one job
-report each second what they computed, and the dispatcher has a policy; `heartbeats_per_s`, and `cpu`, a part
-of a core, from the first connection on (bench/overhead.py measures without the beginning).
+`heartbeats_cpu_s` of the dispatcher. With `--scaling N` it measures instead what deciding costs: N workers of
+one job report each second what they computed, and the dispatcher has a policy. It prints `heartbeats_per_s`,
+and `cpu`, as a part of a core, from the first connection on (bench/overhead.py measures without the
+beginning).
 """
 
 import argparse
@@ -95,21 +96,19 @@ def main():
     parser.add_argument(
         "--state-dir",
         type=Path,
-        help="of the dispatcher, made if absent, kept (default: none, nothing is durable)",
+        help="keep the dispatcher's journal in DIR, which is made if need be (default: nothing is durable)",
     )
-    parser.add_argument("--connections", type=int, default=128, help="workers that complete ranges")
+    parser.add_argument("--connections", type=int, default=128, help="number of workers that complete ranges")
+    parser.add_argument("--in-flight", type=int, default=8, help="unacknowledged completions per worker")
+    parser.add_argument("--ranks", type=int, default=1, help="ranks of the job")
     parser.add_argument(
-        "--in-flight", type=int, default=8, help="completions of each that wait for their acknowledgement"
-    )
-    parser.add_argument("--ranks", type=int, default=1, help="of the job")
-    parser.add_argument(
-        "--keys", type=int, default=1, help="that its elements have (0: batches follow from positions)"
+        "--keys", type=int, default=1, help="keys of the job's elements (0: batches follow from positions)"
     )
     parser.add_argument(
         "--ranges-per-s",
         type=float,
         default=0,
-        help="that each worker completes (0: as many as are acknowledged)",
+        help="completions per second of each worker (0: as many as are acknowledged)",
     )
     parser.add_argument(
         "--heartbeats",
@@ -126,7 +125,7 @@ def main():
         "that decides",
     )
     parser.add_argument("--policy", default="auto", help="with --scaling (fixed:N: all serve the job)")
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=5, help="duration of each measurement")
     parser.add_argument(
         "--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew"
     )

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """
-How the service scales with what an element costs: at least ten million elements of 1 us to 100 ms, in exact
-order, with one worker and with eight of one thread each. Elements sleep for their cost, so that a small
-machine has eight workers; what the service itself takes comes on top. Rates are of what the client was
-handed from 5 s after its first batch on, or from its second batch on where a batch takes longer on one
-worker. Further worlds: costs that are lognormal (sigma 1.5), a worker that is stopped for 20 s (SIGSTOP),
-workers that are killed, and the first batch of a pipeline whose batches take one worker 26 s.
+Measures how the service scales with the cost of an element: at least ten million elements of 1 us to 100 ms,
+in exact order, with one worker and with eight workers of one thread each. Elements sleep for their cost, so
+that a small machine can run eight workers; the service's own work adds to that. Rates count what the client
+received from 5 s after its first batch on, or from its second batch on where one worker takes longer for a
+batch. Further cases: lognormal costs (sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), workers that
+are killed, and the first batch of a pipeline whose batches take one worker 26 s.
 
-It prints a line per world, compares with what is asked of the service (the last column), and fails only
-where batches are lost.
+Prints a line per case, with the required value in the last column. Fails only where batches are lost.
 
 usage: heavy.py [--cachew FILE] [--seconds S] [--workers N] [--kills N] [--only WORD] [--full] [--json]
 """
@@ -315,10 +314,10 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
-    parser.add_argument("--seconds", type=float, default=20, help="of each run at least")
+    parser.add_argument("--seconds", type=float, default=20, help="least duration of each run")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--only", default="", help="worlds whose description has this word")
+    parser.add_argument("--only", default="", help="run only cases whose description has this word")
     parser.add_argument(
         "--full",
         action="store_true",

@@ -1,14 +1,24 @@
 #!/usr/bin/env python3
 """
-What metrics, profiles and policy cost a dispatcher: 1,000 simulated workers of one job (`load/`) say each
-second what six operators computed, what two caches hold and would give. Measured is the CPU time of the
-dispatcher, of one core, once they are all there.
+Measures what metrics, profiles and the policy cost a dispatcher. 1,000 simulated workers of one job (`load/`)
+report each second what six operators computed, and what two caches hold and would save. The result is the
+dispatcher's CPU time as a part of one core, once all workers are connected.
 
-    bench/overhead.py auto       the policy gives the job as many of them as it needs
-    bench/overhead.py all        all serve the job
-    bench/overhead.py page       and somebody looks at the dashboard: the same questions, as often as the
-    page asks them; and Prometheus scrapes bench/overhead.py caches     no policy for workers: all serve, and
-    where they cache is decided
+    bench/overhead.py auto
+
+The policy gives the job as many workers as it needs.
+
+    bench/overhead.py all
+
+All workers serve the job.
+
+    bench/overhead.py page
+
+As `all`, with the dashboard open: its requests at the page's intervals, and Prometheus scrapes.
+
+    bench/overhead.py caches
+
+No policy for workers: all serve, and the dispatcher decides where they cache.
 
 Prints a line of JSON.
 """
@@ -32,8 +42,8 @@ POLICIES = {
     "page": ["--policy", "fixed:{n}"],
     "caches": [],
 }
-SETTLE_S = 3  # after the last one came
-START_S = 8  # from the first of them until then
+SETTLE_S = 3  # after the last worker has connected
+START_S = 8  # from the first worker until then
 PAGE_S, SHARE = 2, 10  # as src/service/dispatcher/web/service.js has them
 SCRAPE_S = 15
 
@@ -44,7 +54,7 @@ def ask(connection, path):
 
 
 def look(address, stop, looked):
-    """What a page asks, and how often. Appends to `looked` how long each time took."""
+    """Sends the requests of the dashboard at its intervals. Appends the seconds of each round to `looked`."""
     connection, scraped = http.client.HTTPConnection(address, timeout=30), 0
     wait = 0
     while not stop.wait(wait):
@@ -130,7 +140,7 @@ def main():
     )
     parser.add_argument("what", choices=POLICIES)
     parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=10, help="that are measured")
+    parser.add_argument("--seconds", type=float, default=10, help="duration of the measurement")
     parser.add_argument(
         "--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew"
     )

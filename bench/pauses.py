@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """
-How long a training step waits for its batch when a part of the service dies: one job over three workers, and
-faults one after the other while it runs.
+Measures how long a training step waits for its batch when a part of the service dies: one job over three
+workers, with one fault after the other while it runs.
 
-    bench/pauses.py worker --faults 30         kill -9 of a worker, which another one replaces
-    bench/pauses.py dispatcher --faults 30     kill -9 of the dispatcher, started again at once or half a
-    second later bench/pauses.py drain --faults 30          `cachew workers --drain`
+    bench/pauses.py worker --faults 30
 
-The pause is the largest time between two lines of the client's log from a fault on until all is as before;
-what counts is by how much it is longer than the largest one of the run before the first fault. Prints a line
-of JSON. Elements cost sleep, not CPU time, so that a small machine has three workers that work at the same
-time.
+Kills a worker (kill -9), which another one replaces.
+
+    bench/pauses.py dispatcher --faults 30
+
+Kills the dispatcher (kill -9), which is started again at once or half a second later.
+
+    bench/pauses.py drain --faults 30
+
+Drains a worker (`cachew workers --drain`).
+
+A pause is the longest time between two lines of the client's log, from the fault until the service has
+recovered. The result is how much longer that is than the longest pause before the first fault. Prints a line
+of JSON. Elements cost sleep, not CPU time, so that three workers of a small machine work at the same time.
 """
 
 import argparse
@@ -55,7 +62,7 @@ class Faults:
     def __init__(self, cluster, rank, draw):
         self.cluster, self.rank, self.draw = cluster, rank, draw
         self.spans = []  # of each fault: when it began, and when all was as before
-        self.meanwhile = []  # batches that came while somebody was away
+        self.meanwhile = []  # batches that came while a part of the service was away
 
     def fault(self, what, i):
         lines, began = self.rank.lines(), time.time()

@@ -1,10 +1,10 @@
 """
-The batches of the fixed pipelines (tests/model/fixed.py) beside those of tf.data's same pipelines: how many
-they are, and what is in each, in order.
+Compares the batches of the fixed pipelines (tests/model/fixed.py) with those of the same pipelines in
+tf.data: their number, and the records in each, in order.
 
 Needs tensorflow-cpu, as bench/run.py installs it: build/bench-venv/bin/python bench/peer_batches.py. tf.data
-has no records that fail and keep their place, so pipelines with those are left out. Ends with 1 if any batch
-differs.
+has no records that fail and keep their place, so pipelines with such records are left out. The exit code is 1
+if any batch differs.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def add(dataset, op):
 
 
 def has_peer(chain):
-    """Whether whatever fails is removed by the next operator that can tell."""
+    """Whether each record that fails is removed by the next operator that can tell."""
     return all(op["op"] != "fail" or chain[at + 1]["op"] in REMOVES_FAILED for at, op in enumerate(chain))
 
 
@@ -95,7 +95,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
-    parser.add_argument("names", nargs="*", help="of the pipelines; all without any")
+    parser.add_argument("names", nargs="*", help="pipelines to compare (default: all)")
     args = parser.parse_args()
     n_batches = n_compared = n_wrong = 0
     for name in args.names or PIPELINES:

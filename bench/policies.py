@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
-Policies beside one another in the simulator: regret against the oracle, decisions, on published curves,
-modelled workloads and random ones.
+Compares policies in the simulator, on published curves, modelled workloads and random ones: regret against
+the oracle, and decisions.
 
 usage: policies.py [--cachew COMMAND] [--random N] [--seed S] [--policies P,...] [--sets S,...] [--worst N]
 [--json FILE]
@@ -80,15 +80,17 @@ def row(name, rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="policies beside one another in the simulator")
+    parser = argparse.ArgumentParser(description="Compare policies in the simulator.")
     parser.add_argument("--cachew", default=str(ROOT / "build" / "cachew"))
     parser.add_argument("--random", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1000000, help="of the first random workload")
+    parser.add_argument("--seed", type=int, default=1000000, help="seed of the first random workload")
     parser.add_argument("--policies", default="auto,cachew-atc22,cachew-atc22-code,hpa")
-    parser.add_argument("--sets", help="only these: published, modelled, random, jobs, curves, pools")
-    parser.add_argument("--worst", type=int, default=0, help="list the N worst of each")
-    parser.add_argument("--each", action="store_true", help="list all of the published and modelled ones")
-    parser.add_argument("--json", help="write all results")
+    parser.add_argument(
+        "--sets", help="run only these sets: published, modelled, random, jobs, curves, pools"
+    )
+    parser.add_argument("--worst", type=int, default=0, help="list the N worst workloads of each policy")
+    parser.add_argument("--each", action="store_true", help="list all published and modelled workloads")
+    parser.add_argument("--json", help="write all results to FILE")
     args = parser.parse_args()
     sets = {
         "published": workloads.published(),

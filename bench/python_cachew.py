@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--batches", type=int, default=0, help="stop after so many (0: all)")
+    parser.add_argument("--batches", type=int, default=0, help="stop after this many batches (0: all)")
     args = parser.parse_args()
     if args.what == "import":
         print(json.dumps({"seconds": import_seconds(args.source)}))

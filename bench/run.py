@@ -47,15 +47,20 @@ def options():
     )
     cpus = len(os.sched_getaffinity(0))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=3, help="over the photographs, in each measurement")
     parser.add_argument(
-        "--threads", type=int, default=cpus, help=f"threads or worker processes of each ({cpus})"
+        "--epochs", type=int, default=3, help="epochs over the photographs in each measurement"
     )
-    parser.add_argument("--elements", type=int, default=20_000_000, help="of the cheap pipeline's range")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=cpus,
+        help=f"threads or worker processes of each program (default {cpus})",
+    )
+    parser.add_argument("--elements", type=int, default=20_000_000, help="elements of the cheap pipeline")
     parser.add_argument("--photos", type=Path, default=ROOT / "build" / "photos", help="made if absent")
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
     parser.add_argument("--make-photos", type=Path, default=ROOT / "build" / "tools" / "make_photos")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     args = parser.parse_args()
     if min(args.rounds, args.epochs, args.threads, args.elements) < 1:
         parser.error("--rounds, --epochs, --threads and --elements must be at least 1")

@@ -208,7 +208,7 @@ def start(args, _):
 
 @contextlib.contextmanager
 def half_a_core():
-    """A cgroup whose processes get half a core together: the file that takes their ids."""
+    """A cgroup whose processes share half a core. Returns the file that takes their ids."""
     parent = Path("/sys/fs/cgroup/cpu")
     parent = parent if parent.is_dir() else Path("/sys/fs/cgroup")
     folder = Path(tempfile.mktemp(prefix="cachew-bench-", dir=parent))
@@ -418,11 +418,15 @@ def main():
         "--cachew",
         type=Path,
         required=True,
-        help="the command, in a build folder that has bench/hand_over and bench/memory_op.so",
+        help="the command; its build folder has bench/hand_over and bench/memory_op.so",
     )
-    parser.add_argument("--pipeline", type=Path, help="of photographs: photos, job")
+    parser.add_argument(
+        "--pipeline", type=Path, help="pipeline file over photographs, for `photos` and `job`"
+    )
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all workers")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of all workers together"
+    )
     args = parser.parse_args()
     args.build = args.cachew.resolve().parent
     with tempfile.TemporaryDirectory() as folder:

@@ -119,10 +119,12 @@ def main():
     )
     parser.add_argument("--cachew", default="build-sample/cachew")
     parser.add_argument(
-        "--records", type=int, default=1_000_000, help="of the larger data set (default 1000000)"
+        "--records", type=int, default=1_000_000, help="records of the larger data set (default 1000000)"
     )
-    parser.add_argument("--seconds", type=float, default=10, help="of each measurement (default 10)")
-    parser.add_argument("--by", action="store_true", help="shuffle has the attribute `by`")
+    parser.add_argument("--seconds", type=float, default=10, help="duration of each measurement (default 10)")
+    parser.add_argument(
+        "--by", action="store_true", help="choose record or chunk by the attribute `by` of shuffle"
+    )
     parser.add_argument("--only", choices=STORAGE)
     arguments = parser.parse_args()
     doctor = subprocess.run(

@@ -151,7 +151,7 @@ SECTIONS = [
         ["service_photos", "cachew"],
     ),
     (
-        "Hand-over on one host, batches that nobody writes",
+        "Hand-over on one host, batches whose memory is never written",
         "batches/s",
         0,
         batches,

@@ -199,9 +199,9 @@ class Batch(dict[str, Any]):
         return self._owner().arrow(self._batched)
 
     def arrow(self) -> Arrow:
-        """The batch for whoever takes Arrow data, `pyarrow.record_batch(batch.arrow())`,
-        `polars.DataFrame(batch.arrow())`: without copies, but of bool, which Arrow packs. (A batch can be
-        given to `pyarrow.array` as it is; others take it for a dict.)
+        """The batch as Arrow data, for `pyarrow.record_batch(batch.arrow())` or
+        `polars.DataFrame(batch.arrow())`. Only bool is copied, because Arrow packs it. (`pyarrow.array` takes
+        a batch as it is; other libraries take it for a dict.)
 
         Elements of one dimension are lists of fixed size, of more dimensions fixed-shape tensors; bytes are
         large_binary, bfloat16 its bits as uint16.

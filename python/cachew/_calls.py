@@ -1,5 +1,5 @@
-"""Calls with a keyword that nobody knows: a TypeError with the nearest name, as operators have it. (Python's
-own says as much from 3.13 on.)
+"""Calls with an unknown keyword raise a TypeError with the nearest name, as operators do. (Python's own
+message has it from 3.13 on.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A host process: runs Python functions on rows that lie in shared memory. docs/hosts.md describes what is
-said to it and what it answers.
+"""A host process: runs Python functions on rows that lie in shared memory. docs/hosts.md describes
+its requests and answers.
 
 Started as `python -m cachew._host` by the engine, with its socket, the shared memory of requests and of
-answers, and a pipe whose end is its end.
+answers, and a pipe; when the engine closes that, the host ends.
 """
 
 import fcntl

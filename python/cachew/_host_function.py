@@ -100,7 +100,7 @@ class Slow:
 
 
 def truth(value):
-    """What a filter says of an element. What has not run yet is true always, and nobody means that."""
+    """The truth of a filter's result. A coroutine that has not run would be true, so it is an error."""
     if isinstance(value, LATER):
         raise Wrong(f"returned {describe(value)}, expected something true, or false")
     return bool(value)
@@ -159,7 +159,7 @@ class Function:
         return [result[name] for name in self.declared]
 
     def kept(self, result):
-        """What a call gave, as nobody else can change it."""
+        """The result of a call, in memory that no other code changes."""
         if self.kind == "filter":
             return truth(result)
         if self.kind == "flat_map":

@@ -164,9 +164,7 @@ class Component:
         return array
 
     def keep(self, value):
-        """The value, converted, where nobody else can change it: functions may use their arrays again for
-        the next record.
-        """
+        """The value, converted, in memory of its own: functions may reuse arrays for the next record."""
         if self.scalar_types is not None:
             return value if type(value) in self.scalar_types else self.convert(value)[()]
         value = self.convert(value)

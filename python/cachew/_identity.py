@@ -158,7 +158,7 @@ class _Walk:
             self.problem = self.problem or problem
         except RecursionError:
             raise
-        except Exception as problem:  # whatever somebody's object raises that is looked into
+        except Exception as problem:  # looking into an object runs its code, which may raise anything
             self.problem = self.problem or Unidentified(
                 f"a {type(value).__qualname__} ({type(problem).__name__}: {problem})"
             )

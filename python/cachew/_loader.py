@@ -52,8 +52,8 @@ class Item(NamedTuple):
 class Stream:
     """Items of an iterator, made when they are asked for.
 
-    Who asks for an item takes it off `items` once the user has it: what a signal raises before leaves it
-    there for the next call. Here as there, no signal is looked for between assignments.
+    The caller takes an item off `items` once the user has it: an exception that a signal raises before
+    leaves it there for the next call. Python handles no signal between two plain assignments.
     """
 
     def __init__(self, iterator: DatasetIterator, convert: Callable[[Batch], Any]) -> None:
@@ -92,8 +92,8 @@ class _Ahead:
     """What an AheadStream and its thread share. Items wait in `items`, up to `limit`, and behind them why
     there are no more.
 
-    The two wake each other by a lock that the one who waits takes and the other one opens: a call that a
-    signal ends leaves nothing counted wrong.
+    They wake each other by a lock: the side that waits acquires it, the other side releases it. A call that
+    a signal ends leaves no wrong count behind.
     """
 
     def __init__(self, stream: Stream, limit: int) -> None:
@@ -131,7 +131,7 @@ class _Ahead:
 
 
 def _wake(lock: threading.Lock) -> None:
-    """Who waits for it, or will, goes on once."""
+    """Lets the present or next wait for the lock end, once."""
     try:
         lock.release()
     except RuntimeError:  # it is open already

@@ -200,5 +200,5 @@ def imports_of(source: Source, text: bytes) -> set[str]:
         return set()
     try:
         return imports(compile(text, source.path, "exec", dont_inherit=True), source.package)
-    except (SyntaxError, ValueError):  # who imports it will hear of it
+    except (SyntaxError, ValueError):  # importing it will raise the same error
         return set()

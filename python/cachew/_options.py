@@ -157,7 +157,8 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
                 if name == "token"
                 else text
             )
-            raise wrong(name, shown, "a text, not empty, without NUL")  # nobody reads tokens in logs
+            # messages reach logs, so a token is not shown
+            raise wrong(name, shown, "a text, not empty, without NUL")
     workers = given.get("workers")
     if workers is not None and service != "local":
         raise wrong(

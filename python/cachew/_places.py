@@ -66,7 +66,7 @@ def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel:
         try:
             place = _place(module, name, cloudpickle.dumps)
         except Exception:
-            # it has no identity, or raises whatever a class of somebody's raises when it is looked at
+            # it has no identity, or the code of its class, which runs here, raises
             continue
         if place.content is not None or not all_travel:
             found.append(place)
@@ -89,7 +89,7 @@ def _place(module: str, name: str, dumps: Any) -> Place:
         )
     try:
         content = dumps(value)
-    except Exception:  # whatever a class of somebody's raises when it is pickled
+    except Exception:  # pickling runs the value's own code, which may raise anything
         content = b""
     return Place(module, name, DATA, _data_digest(value), content if 0 < len(content) <= LARGE else None)
 

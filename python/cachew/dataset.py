@@ -272,19 +272,34 @@ class Dataset(Functions, InMemory, Operators):
         points do not change it.
 
         seed: of all randomness (default: the pipeline's, else 0)
-        epochs: how many (default: the pipeline's, else 1); math.inf: without end
+
+        epochs: number of epochs (default: the pipeline's, else 1); math.inf: without end
+
         threads: that compute (default: the CPUs that this process may use)
-        memory: bytes for everything but batches that are held, 268435456 or "256M" (default: half of what
-        there is) rank, world_size: this iterator gets batch g where g modulo world_size is rank; in the
-        epoch of a state, g counts from the state's on state: go on from here: what state_dict() gave
+
+        memory: bytes for everything but batches that the caller holds: 268435456 or "256M" (default: half of
+            the machine's memory)
+
+        rank, world_size: this iterator gets batch g where g modulo world_size is rank; after a state, g
+            counts from the state's position on in that epoch
+
+        state: resume from this state (a result of state_dict())
+
         timeout_s: raise DeadlineError when a batch takes longer
-        first_epoch: without a state, the epoch to begin with, less than `epochs`, which is the one to end
-        before optimize: False runs the operators as written; the results are the same
-        index_dir: where indexes of data sets are kept (default: $CACHEW_INDEX_DIR, else
-        ~/.cache/cachew/index) cache_dir: where elements are kept that pass `autocache` or `cache`, for later
-        epochs and other runs; the results are the same cache: which of them: "auto" (default), "off", or the
-        number of one, from 0
-        cache_bytes: what may lie in cache_dir, as memory (default: what does, and half of what is free)
+
+        first_epoch: without a state, the first epoch to run; less than `epochs`, where the run ends
+
+        optimize: False runs the operators as written; the results are the same
+
+        index_dir: directory of dataset indexes (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
+
+        cache_dir: directory in which elements at `autocache` or `cache` are kept, for later epochs and other
+            runs; the results are the same
+
+        cache: the cache point in use: "auto" (default), "off", or its number, from 0
+
+        cache_bytes: limit for cache_dir, written as memory is (default: what is in it, and half of the free
+            disk space)
         """
         options = make_options(
             seed=seed,
@@ -314,27 +329,40 @@ class Dataset(Functions, InMemory, Operators):
         sharding: str | None = None,
         **options: Unpack[ServiceOptions],
     ) -> DatasetIterator:
-        """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever
-        happens to workers on the way.
+        """Runs the pipeline on the workers of a service. The batches are the same as those of `iterator`,
+        even when workers fail on the way.
 
-        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process,
-        which begins when it is first asked for,
-            is shared by all datasets and ends with the process
-        job: its name in the service, the same for all ranks (default: one that nobody else has) transport:
-        how batches come from workers: "auto" (default), "shm" (memory shared on this machine), "unix" or
-        "tcp" token: the service's (default: $CACHEW_TOKEN, if it is set)
-        open_timeout_s: until a worker of the service has seen the data (default 60); None: without limit
-        tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys
-        init` makes it) tls_cert, tls_key: our certificate and its key (PEM files), where the service asks
-        for them (--tls-mutual) workers: of a service "local" that this call starts (default 1, with all
-        CPUs)
-        order: "exact" (default): the order of `iterator`; "any": batches are handed out as they are ready,
-        so that a late
-            one does not hold up others
-        guarantee: "exactly-once" (default); "at-most-once": what is lost with a worker is not computed
-        again, in order "any" (the default then) sharding: as the tf.data service names it: "dynamic"
-        (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own rank,
-        world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
+        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it. "local": a service of this process,
+            started at its first use, shared by all datasets, and ended with the process
+
+        job: the job's name in the service, the same for all ranks (default: a unique name)
+
+        transport: how batches come from workers: "auto" (default), "shm" (memory shared on this host), "unix"
+            or "tcp"
+
+        token: the service's token (default: $CACHEW_TOKEN, if it is set)
+
+        open_timeout_s: seconds until a worker of the service must have opened the data (default 60); None: no
+            limit
+
+        tls_ca: use TLS; the authority of the service's certificates (a PEM file, as `cachew keys init` makes
+            it)
+
+        tls_cert, tls_key: this client's certificate and its key (PEM files), where the service requires them
+            (--tls-mutual)
+
+        workers: number of workers, if this call starts the service "local" (default 1, with all CPUs)
+
+        order: "exact" (default): the order of `iterator`. "any": batches are delivered as soon as they are
+            ready, so that a slow batch does not delay others
+
+        guarantee: "exactly-once" (default). "at-most-once": elements lost with a worker are not computed
+            again; with order "any", where it is the default
+
+        sharding: the names of the tf.data service. "dynamic" (default): the ranks share each epoch. "off":
+            each rank gets all of it, in a job of its own
+
+        rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
         if service is None:
             raise wrong(
@@ -369,9 +397,9 @@ class Dataset(Functions, InMemory, Operators):
         optimize: bool = True,
         index_dir: Path | None = None,
     ) -> str:
-        """What becomes of the pipeline, for people: types after each operator, what is fused, how the data
-        divide. With run_s it is run for so many seconds, and where the time goes and what would help is told
-        too."""
+        """Describes what runs, for people: types after each operator, fused operators, how the data divide.
+        With run_s it also runs for so many seconds, and says where the time goes and what would help.
+        """
         limit = max(seconds("run_s", run_s), 0.0)
         options = make_options(
             seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir

@@ -61,19 +61,22 @@ def loader(
 ) -> JaxLoader:
     """Epochs of a dataset as JAX arrays: each `for batch in loader` is the next epoch.
 
-    A thread starts the copies to the devices, ahead of what is asked for.
+    A thread starts the copies to the devices, ahead of the consumer.
 
-    sharding: of the arrays (default: the first axis over this process's devices, which the batch size has to
-    be a multiple of); one that spans several
-        processes makes global arrays of the processes' batches. A text is the service's: "dynamic" or "off",
-        as Dataset.distribute
+    sharding: of the arrays (default: the first axis is divided among this process's devices; the batch size
+        must be a multiple of their number). A sharding over several processes makes global arrays of the
+        processes' batches. A text ("dynamic" or "off") is the service's, as for Dataset.distribute
+
     seed: of all randomness (default: the pipeline's, else 0)
-    prefetch: batches that are on the devices before they are asked for
+
+    prefetch: batches that are copied to the devices ahead of the consumer
+
     rank, world_size: default: jax.process_index() and jax.process_count()
-    threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as Dataset.iterator
-    service: the batches come from there, with all other options of Dataset.distribute: job, transport,
-    token, open_timeout_s, order, guarantee, tls_ca,
-        tls_cert, tls_key, workers
+
+    threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
+
+    service: the service that computes the batches, with all other options of Dataset.distribute: job,
+        transport, token, open_timeout_s, order, guarantee, tls_ca, tls_cert, tls_key, workers
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")

@@ -81,17 +81,22 @@ def loader(
     """Epochs of a dataset as tensors: each `for batch in loader` is the next epoch.
 
     On the CPU tensors lie in the engine's memory, without a copy. With a device, a thread copies to pinned
-    memory and on to the device, ahead of what is asked for.
+    memory and on to the device, ahead of the consumer.
 
     seed: of all randomness (default: the pipeline's, else 0)
-    device: where tensors go (default: they stay on the CPU)
-    pin_memory: whether tensors on the CPU are in pinned memory (default: on their way to a CUDA device they
-    are) prefetch: batches that are on the device before they are asked for
+
+    device: device of the tensors (default: the CPU)
+
+    pin_memory: whether tensors on the CPU are in pinned memory (default: only on their way to a CUDA device)
+
+    prefetch: batches that are copied to the device ahead of the consumer
+
     rank, world_size: default: torch.distributed's where that is initialised, else 0 and 1
-    threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as Dataset.iterator
-    service: the batches come from there, with all other options of Dataset.distribute: job, transport,
-    token, open_timeout_s, order, guarantee, sharding,
-        tls_ca, tls_cert, tls_key, workers
+
+    threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
+
+    service: the service that computes the batches, with all other options of Dataset.distribute: job,
+        transport, token, open_timeout_s, order, guarantee, sharding, tls_ca, tls_cert, tls_key, workers
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")

@@ -3,11 +3,16 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t cw_now_ns(void)
+static inline uint64_t cw_clock_ns(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t cw_now_ns(void)
+{
+    return cw_clock_ns(CLOCK_MONOTONIC);
 }
 
 /* A time as nanoseconds. */
@@ -19,7 +24,5 @@ static inline int64_t cw_timespec_ns(const struct timespec *t)
 /* CPU time of the calling thread. */
 static inline uint64_t cw_thread_cpu_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return cw_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }

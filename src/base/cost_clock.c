@@ -51,15 +51,13 @@ static bool model_read_operator(const char *at)
 
 static void model_read(const char *text)
 {
-    modelled = false;
-    sleeps = true;
+    modelled = text && *text;
+    sleeps = !modelled;
     n_operators = 0;
-    if (!text || !*text)
+    if (!modelled)
         return;
     if (!model_is_word(text, "modelled"))
         model_refuse(text);
-    modelled = true;
-    sleeps = false;
     for (const char *at = text + strcspn(text, ","); *at; at += strcspn(at, ",")) {
         at++;
         if (model_is_word(at, "sleep"))

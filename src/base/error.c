@@ -8,11 +8,8 @@
 
 static void error_fill_once(char *dst, size_t size, const char *text)
 {
-    if (dst[0] == '\0' && text) {
-        size_t n = cw_text_whole(text, size - 1);
-        memcpy(dst, text, n);
-        dst[n] = '\0';
-    }
+    if (dst[0] == '\0' && text)
+        snprintf(dst, size, "%.*s", (int)cw_text_whole(text, size - 1), text);
 }
 
 /* Sets the status and cleans the message, which was printed before. */
@@ -22,10 +19,16 @@ static void error_finish(struct cw_error *err, int status)
     cw_text_clean(err->message, sizeof(err->message));
 }
 
-int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
+int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
 {
+    char text[128];
+    cw_error_file(err, file);
     if (err) {
         CW_FORMAT(err->message, fmt);
+        size_t n = strlen(err->message);
+        if (errnum)
+            snprintf(err->message + n, sizeof(err->message) - n, ": %s",
+                     strerror_r(errnum, text, sizeof(text)));
         error_finish(err, status);
     }
     return status;
@@ -37,35 +40,6 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
     cw_error_attribute(err, attribute, value, expected);
     if (err) {
         CW_FORMAT(err->message, fmt);
-        error_finish(err, status);
-    }
-    return status;
-}
-
-static void error_append_errno(struct cw_error *err, int errnum)
-{
-    char text[128];
-    size_t n = strlen(err->message);
-    snprintf(err->message + n, sizeof(err->message) - n, ": %s", strerror_r(errnum, text, sizeof(text)));
-}
-
-int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...)
-{
-    if (err) {
-        CW_FORMAT(err->message, fmt);
-        error_append_errno(err, errnum);
-        error_finish(err, status);
-    }
-    return status;
-}
-
-int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
-{
-    cw_error_file(err, file);
-    if (err) {
-        CW_FORMAT(err->message, fmt);
-        if (errnum)
-            error_append_errno(err, errnum);
         error_finish(err, status);
     }
     return status;
@@ -112,39 +86,38 @@ void cw_error_record(struct cw_error *err, const char *record)
         error_fill_once(err->record, sizeof(err->record), record);
 }
 
-/* One row per status: the name that --json prints as "kind", and the exit code. */
+/* By negated status: the name that --json prints as "kind", and the exit code. */
 static const struct {
-    int status;
     const char *name;
     int exit_code;
 } statuses[] = {
-    {CW_OK, "ok", 0},
-    {CW_E_RECORD, "record", 1},
-    {CW_E_DATA, "data", 1},
-    {CW_E_IO, "io", 1},
-    {CW_E_MEMORY, "memory", 1},
-    {CW_E_BUDGET, "budget", 2},
-    {CW_E_PIPELINE, "pipeline", 2},
-    {CW_E_OPTION, "option", 2},
-    {CW_E_STATE, "state", 2},
-    {CW_E_SERVICE, "service", 3},
-    {CW_E_DEADLINE, "deadline", 4},
-    {CW_E_INTERRUPTED, "interrupted", 130},
-    {CW_E_BUG, "internal", 1},
+    [-CW_OK] = {"ok", 0},
+    [-CW_E_RECORD] = {"record", 1},
+    [-CW_E_DATA] = {"data", 1},
+    [-CW_E_IO] = {"io", 1},
+    [-CW_E_MEMORY] = {"memory", 1},
+    [-CW_E_BUDGET] = {"budget", 2},
+    [-CW_E_PIPELINE] = {"pipeline", 2},
+    [-CW_E_OPTION] = {"option", 2},
+    [-CW_E_STATE] = {"state", 2},
+    [-CW_E_SERVICE] = {"service", 3},
+    [-CW_E_DEADLINE] = {"deadline", 4},
+    [-CW_E_INTERRUPTED] = {"interrupted", 130},
+    [-CW_E_BUG] = {"internal", 1},
 };
+
+/* Returns the row of a status, which is that of CW_E_BUG for any other number. */
+static size_t status_row(int status)
+{
+    return status <= 0 && status >= CW_E_BUG ? (size_t)-status : -CW_E_BUG;
+}
 
 const char *cw_status_name(int status)
 {
-    for (size_t i = 0; i < CW_COUNT_OF(statuses); i++)
-        if (statuses[i].status == status)
-            return statuses[i].name;
-    return "internal";
+    return statuses[status_row(status)].name;
 }
 
 int cw_status_exit(int status)
 {
-    for (size_t i = 0; i < CW_COUNT_OF(statuses); i++)
-        if (statuses[i].status == status)
-            return statuses[i].exit_code;
-    return 1;
+    return statuses[status_row(status)].exit_code;
 }

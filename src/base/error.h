@@ -36,16 +36,15 @@ struct cw_error {
     char record[64]; /* printed record id */
 };
 
-/* Fills err (may be NULL) and returns status, so that "return cw_error_set(...)" reads well. */
-int cw_error_set(struct cw_error *err, int status, const char *fmt, ...) _printf_(3, 4);
+/* Fills err (may be NULL) and returns status, so that "return cw_error_set(...)" reads well. file: becomes a
+ * fact too, unless it is NULL. errnum: strerror(errnum) is appended, unless it is 0. */
+int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
+    _printf_(5, 6);
+#define cw_error_errno(err, status, errnum, ...) cw_error_at_file(err, status, NULL, errnum, __VA_ARGS__)
+#define cw_error_set(err, status, ...) cw_error_at_file(err, status, NULL, 0, __VA_ARGS__)
 /* An error about a value that is not what was expected, with the facts of cw_error_attribute. */
 int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value,
                    const char *expected, const char *fmt, ...) _printf_(6, 7);
-/* As cw_error_set, with strerror(errnum) appended. */
-int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
-/* An error about a file, which becomes a fact too. errnum: as for cw_error_errno; 0: no text is appended. */
-int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
-    _printf_(5, 6);
 /* Out of memory. bytes: 0 where they are not known. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);
 /* Copies `why` to err; returns its status. */

@@ -1,15 +1,17 @@
-/* File descriptors and directories that are closed with their block. */
+/* File descriptors, directories and streams that are closed with their block. */
 #pragma once
 #include <dirent.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/macro.h"
 
-/* Closes a descriptor unless it is negative. */
+/* Closes a descriptor unless it is negative, and sets it to -1. */
 static inline void cw_closep(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
+    *fd = -1;
 }
 
 #define _cleanup_close_ _cleanup_(cw_closep)
@@ -26,4 +28,10 @@ static inline void cw_closedirp(DIR **d)
 {
     if (*d)
         closedir(*d);
+}
+
+static inline void cw_fclosep(FILE **f)
+{
+    if (*f)
+        fclose(*f);
 }

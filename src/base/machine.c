@@ -1,7 +1,6 @@
 /* Reading /proc and cgroups. */
 #include "base/machine.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -11,16 +10,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/macro.h"
+#include "base/clock.h"
+#include "base/fd.h"
 
 int cw_read_line(const char *path, char *buf, size_t size)
 {
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return -1;
-    char *line = fgets(buf, (int)size, f);
-    fclose(f);
-    return line ? 0 : -1;
+    _cleanup_(cw_fclosep) FILE *f = fopen(path, "re");
+    return f && fgets(buf, (int)size, f) ? 0 : -1;
 }
 
 /* Writes the path of this process's cgroup for a v1 controller, or of the v2 one (controller ""). -1: there
@@ -28,27 +24,18 @@ int cw_read_line(const char *path, char *buf, size_t size)
 static int cgroup_path(const char *controller, char *buf, size_t size)
 {
     char line[4096];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    int found = -1;
-    while (f && found < 0 && fgets(line, sizeof(line), f)) {
-        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = '\0';
-        names++;
-        path[strcspn(path, "\n")] = '\0';
-        bool match = *controller == '\0' ? *names == '\0' : false;
-        for (char *save = NULL, *name = strtok_r(names, ",", &save); name && !match;
-             name = strtok_r(NULL, ",", &save))
-            match = strcmp(name, controller) == 0;
-        if (match) {
-            snprintf(buf, size, "%s", path);
-            found = 0;
-        }
+    _cleanup_(cw_fclosep) FILE *f = fopen("/proc/self/cgroup", "re");
+    while (f && fgets(line, sizeof(line), f)) { /* ID:NAME,NAME:PATH */
+        char *rest = line;
+        (void)strsep(&rest, ":");
+        char *names = strsep(&rest, ":");
+        for (char *name; rest && (name = strsep(&names, ","));)
+            if (strcmp(name, controller) == 0) {
+                snprintf(buf, size, "%.*s", (int)strcspn(rest, "\n"), rest);
+                return 0;
+            }
     }
-    if (f)
-        fclose(f);
-    return found;
+    return -1;
 }
 
 /* Returns the smallest value of a cgroup file, from the process's own group up to the root, because the
@@ -124,26 +111,29 @@ unsigned cw_cpu_budget(void)
     return CW_MAX(n, 1);
 }
 
+/* Returns the smallest value of the memory controller's limit, or what follows from it. */
+static uint64_t cgroup_least_memory(uint64_t (*parse)(const char *dir, const char *file))
+{
+    uint64_t least = cgroup_least("/sys/fs/cgroup", "", "memory.max", parse);
+    return CW_MIN(least, cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse));
+}
+
 uint64_t cw_memory_total(void)
 {
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    total = CW_MIN(total, cgroup_least("/sys/fs/cgroup", "", "memory.max", cgroup_number));
-    return CW_MIN(total,
-                  cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", cgroup_number));
+    return CW_MIN(total, cgroup_least_memory(cgroup_number));
 }
 
 /* Returns the number after a name in a file of lines "NAME NUMBER"; 0: there is none. */
 static uint64_t proc_number(const char *path, const char *name)
 {
     char line[256];
-    uint64_t v = 0;
-    FILE *f = fopen(path, "re");
+    uint64_t v;
+    _cleanup_(cw_fclosep) FILE *f = fopen(path, "re");
     while (f && fgets(line, sizeof(line), f))
         if (strncmp(line, name, strlen(name)) == 0 && sscanf(line + strlen(name), " %" SCNu64, &v) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return v;
+            return v;
+    return 0;
 }
 
 /* Returns the bytes that a cgroup may still take, with those of its page cache. file: the one of its limit.
@@ -164,9 +154,17 @@ static uint64_t cgroup_room(const char *dir, const char *file)
 uint64_t cw_memory_available(void)
 {
     uint64_t room = proc_number("/proc/meminfo", "MemAvailable:") * 1024;
-    room = CW_MIN(room, cgroup_least("/sys/fs/cgroup", "", "memory.max", cgroup_room));
-    return CW_MIN(room,
-                  cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", cgroup_room));
+    return CW_MIN(room, cgroup_least_memory(cgroup_room));
+}
+
+/* Returns the time without a CPU in a file "schedstat"; 0: it can't be read. */
+static uint64_t schedstat_delay_ns(const char *path)
+{
+    char line[128];
+    uint64_t delay_ns;
+    return cw_read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%*u %" SCNu64, &delay_ns) == 1
+               ? delay_ns
+               : 0;
 }
 
 uint64_t cw_peak_rss(void)
@@ -184,35 +182,25 @@ double cw_cpu_s(bool of_children)
 
 uint64_t cw_run_delay_ns(void)
 {
-    char path[300], line[128];
-    uint64_t sum = 0, delay_ns;
-    DIR *d = opendir("/proc/self/task");
+    char path[300];
+    uint64_t sum = 0;
+    _cleanup_(cw_closedirp) DIR *d = opendir("/proc/self/task");
     for (struct dirent *e; d && (e = readdir(d));) {
         snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
-        if (e->d_name[0] != '.' && cw_read_line(path, line, sizeof(line)) == 0 &&
-            sscanf(line, "%*u %" SCNu64, &delay_ns) == 1)
-            sum += delay_ns;
+        sum += e->d_name[0] != '.' ? schedstat_delay_ns(path) : 0;
     }
-    if (d)
-        closedir(d);
     return sum;
 }
 
 uint64_t cw_thread_delay_ns(void)
 {
-    char line[128];
-    uint64_t delay_ns;
-    return cw_read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 &&
-                   sscanf(line, "%*u %" SCNu64, &delay_ns) == 1
-               ? delay_ns
-               : 0;
+    return schedstat_delay_ns("/proc/thread-self/schedstat");
 }
 
 double cw_process_age(void)
 {
     char line[2048];
     unsigned long long start;
-    struct timespec now;
     if (cw_read_line("/proc/self/stat", line, sizeof(line)) < 0)
         return 0;
     char *p = strrchr(line, ')'); /* the name may hold anything */
@@ -220,6 +208,5 @@ double cw_process_age(void)
         sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                &start) != 1)
         return 0;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - (double)start / (double)sysconf(_SC_CLK_TCK);
+    return (double)cw_clock_ns(CLOCK_BOOTTIME) * 1e-9 - (double)start / (double)sysconf(_SC_CLK_TCK);
 }

@@ -40,6 +40,15 @@ static double double_magnitude(double x)
     return double_from_bits(double_bits(x) & ~(UINT64_C(1) << 63));
 }
 
+/* Returns the value at x of the polynomial with these n coefficients, the constant first. */
+static inline double polynomial_at(const double *p, int n, double x)
+{
+    double q = p[n - 1];
+    for (int i = n - 2; i >= 0; i--)
+        q = q * x + p[i];
+    return q;
+}
+
 /* A value as the unevaluated sum of two doubles. */
 struct pair {
     double hi, lo;
@@ -92,10 +101,7 @@ static double exp_core(double h, double l)
     double k = (h * INV_LN2 + 0x1.8p52) - 0x1.8p52; /* to nearest, ties to even */
     struct pair r = pair_sum(h - k * LN2_HI, -(k * LN2_MID));
     r = pair_sum(r.hi, r.lo + (l - k * LN2_LO)); /* l may be large beside the remainder */
-    double q = p[10];
-    for (int i = 9; i >= 0; i--)
-        q = q * r.hi + p[i];
-    double tail = r.hi * r.hi * q + (r.lo + r.lo * r.hi);
+    double tail = r.hi * r.hi * polynomial_at(p, 11, r.hi) + (r.lo + r.lo * r.hi);
     struct pair s = pair_fast_sum(1.0, r.hi);
     double y = s.hi + (s.lo + tail);
     int64_t e = (int64_t)k;
@@ -152,10 +158,7 @@ double cw_log(double x)
         return NOT_A_NUMBER;
     double m, k = (double)pair_split(x, &m);
     double f = m - 1.0, s = f / (2.0 + f), z = s * s;
-    double q = p[6];
-    for (int i = 5; i >= 0; i--)
-        q = q * z + p[i];
-    double half = 0.5 * f * f, r = z * q;
+    double half = 0.5 * f * f, r = z * polynomial_at(p, 7, z);
     return k * LN2_HI - ((half - (s * (half + r) + k * LN2_REST)) - f);
 }
 
@@ -175,10 +178,7 @@ static struct pair log_pair(double x)
     s.lo = (((f - t.hi) - t.lo) - s.hi * g.lo) / g.hi;
     struct pair z = pair_of_product(s.hi, s.hi);
     z.lo = z.lo + 2.0 * s.hi * s.lo;
-    double q = p[7];
-    for (int i = 6; i >= 0; i--)
-        q = q * z.hi + p[i];
-    struct pair w = pair_fast_sum(0x1.999999999999ap-3, z.hi * q); /* 1/5 */
+    struct pair w = pair_fast_sum(0x1.999999999999ap-3, z.hi * polynomial_at(p, 8, z.hi)); /* 1/5 */
     w.lo = w.lo + -0x1.999999999999ap-57;
     w = pair_product(z, w);
     t = pair_fast_sum(0x1.5555555555555p-2, w.hi); /* 1/3 */
@@ -201,9 +201,7 @@ static int double_integer_kind(double y)
     if (a >= 0x1p53)
         return 2;
     int64_t i = (int64_t)a;
-    if ((double)i != a)
-        return 0;
-    return i & 1 ? 1 : 2;
+    return (double)i != a ? 0 : i & 1 ? 1 : 2;
 }
 
 double cw_pow(double x, double y)
@@ -213,11 +211,6 @@ double cw_pow(double x, double y)
     if (x != x || y != y)
         return x + y;
     double ax = double_magnitude(x), ay = double_magnitude(y);
-    if (ay == INF) {
-        if (ax == 1.0)
-            return 1.0;
-        return (ax > 1.0) == (y > 0.0) ? INF : 0.0;
-    }
     int kind = double_integer_kind(y);
     bool negative = double_bits(x) >> 63, flip = negative && kind == 1;
     if (ax == 0.0 || ax == INF) {
@@ -227,12 +220,10 @@ double cw_pow(double x, double y)
     if (negative && kind == 0)
         return NOT_A_NUMBER;
     double r;
-    if (ax == 1.0) {
+    if (ax == 1.0 || ay < 0x1p-65) {
         r = 1.0;
     } else if (ay >= 0x1p64) { /* |log x| >= 2^-53: far beyond what doubles hold */
         r = (ax > 1.0) == (y > 0.0) ? INF : 0.0;
-    } else if (ay < 0x1p-65) {
-        r = 1.0;
     } else {
         struct pair l = log_pair(ax), p = pair_of_product(l.hi, y);
         p.lo = p.lo + l.lo * y;

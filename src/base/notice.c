@@ -22,18 +22,13 @@ void cw_notice_stderr(const char *line, size_t size)
     }
 }
 
-void cw_notice_line(const char *line, size_t size)
-{
-    void (*writer)(const char *, size_t) = atomic_load(&notice_writer);
-    if (writer)
-        writer(line, size);
-}
-
 void cw_notice(const char *fmt, ...)
 {
     char line[2048];
+    void (*writer)(const char *, size_t) = atomic_load(&notice_writer);
     CW_FORMAT(line, fmt);
     size_t n = strnlen(line, sizeof(line) - 2);
     line[n++] = '\n';
-    cw_notice_line(line, n);
+    if (writer)
+        writer(line, n);
 }

@@ -13,5 +13,3 @@ void cw_notice_set(void (*write)(const char *line, size_t size));
 void cw_notice_stderr(const char *line, size_t size);
 /* Hands one line to the writer; the newline is added here. Lines above 2 KiB are cut. */
 void cw_notice(const char *fmt, ...) _printf_(1, 2);
-/* Hands on a line that may hold any bytes and ends with a newline. */
-void cw_notice_line(const char *line, size_t size);

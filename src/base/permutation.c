@@ -98,29 +98,17 @@ static void network_walk(const struct cw_permutation *p, uint32_t *row, uint32_t
 
 void cw_permutation_run(const struct cw_permutation *p, uint64_t begin, size_t count, uint64_t *ret)
 {
-    uint64_t row = begin / p->columns, column = begin % p->columns, out[LANES];
-    for (size_t i = 0; i < count; i += LANES) {
-        /* Lanes beyond count compute position 0: one beyond n might walk a cycle that never comes back below
-         * n. */
-        uint32_t rows[LANES] = {0}, columns[LANES] = {0};
-        for (size_t l = 0; l < LANES && i + l < count; l++) {
-            rows[l] = (uint32_t)row;
-            columns[l] = (uint32_t)column;
-            if (++column == p->columns) {
-                column = 0;
-                row++;
-            }
-        }
-        network_walk(p, rows, columns, out);
-        for (size_t l = 0; l < LANES && i + l < count; l++)
-            ret[i + l] = out[l];
-    }
+    for (size_t i = 0; i < count; i++)
+        ret[i] = begin + i;
+    cw_permutation_map(p, ret, count);
 }
 
 void cw_permutation_map(const struct cw_permutation *p, uint64_t *positions, size_t count)
 {
     uint64_t out[LANES];
     for (size_t i = 0; i < count; i += LANES) {
+        /* Lanes beyond count compute position 0: one beyond n might walk a cycle that never comes back below
+         * n. */
         uint32_t rows[LANES] = {0}, columns[LANES] = {0};
         for (size_t l = 0; l < LANES && i + l < count; l++) {
             rows[l] = (uint32_t)(positions[i + l] / p->columns);

@@ -3,8 +3,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct cw_error;
-
 /* One Philox4x32-10 call: four words from a 64-bit key and a 128-bit counter (four words). */
 void cw_philox(uint64_t key, const uint32_t counter[4], uint32_t out[4]);
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define NAME_MAX_CHARS 63
 
 unsigned cw_edit_distance(const char *a, const char *b)
@@ -179,22 +181,14 @@ void cw_text_add(struct cw_text *t, const char *fmt, ...)
         size_t room = t->capacity - t->size;
         int n = vsnprintf(room ? t->data + t->size : NULL, room, fmt, ap);
         va_end(ap);
-        if (n < 0) {
-            t->failed = 1;
-            return;
-        }
-        if ((size_t)n < room) {
+        if (n >= 0 && (size_t)n < room) {
             t->size += (size_t)n;
             return;
         }
-        size_t capacity = (t->size + (size_t)n + 1) * 2;
-        char *data = realloc(t->data, capacity);
-        if (!data) {
+        if (n < 0 || CW_ARRAY_ROOM(t->data, t->capacity, t->size + (size_t)n + 1, "text", NULL) < 0) {
             t->failed = 1;
             return;
         }
-        t->data = data;
-        t->capacity = capacity;
     }
 }
 

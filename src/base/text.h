@@ -24,7 +24,7 @@ unsigned cw_edit_distance(const char *a, const char *b);
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
 
 /*
- * Writes a text of somebody else so that people can see it safely. Characters that move the cursor, change
+ * Writes a foreign text so that people can see it safely. Characters that move the cursor, change
  * the direction of text or have no width become escapes (\\n, \\u202e), bytes that are no UTF-8 become \\xff,
  * and a character that was cut is left out. Text that does not fit is cut between characters.
  */

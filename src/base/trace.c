@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/thread.h"
 
 #define BUFFER ((size_t)64 << 10)
@@ -64,21 +65,17 @@ static void trace_add_line(struct cw_trace *t, const char *line, size_t size, ui
 int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret,
                   struct cw_error *err)
 {
-    struct timespec now;
-    struct cw_trace *t = calloc(1, sizeof(*t));
+    _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return cw_error_at_file(err, CW_E_OPTION, path, errno, "--trace: can't open %s", path);
+    struct cw_trace *t = malloc(sizeof(*t));
     if (!t)
         return cw_error_nomem(err, sizeof(*t), "a trace");
-    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (t->fd < 0) {
-        int e = errno;
-        free(t);
-        return cw_error_at_file(err, CW_E_OPTION, path, e, "--trace: can't open %s", path);
-    }
-    t->pid = (int)getpid();
-    t->limit = limit;
-    clock_gettime(CLOCK_REALTIME, &now);
-    t->offset_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - cw_now_ns();
-    pthread_mutex_init(&t->mutex, NULL);
+    *t = (struct cw_trace){.fd = CW_STEAL_FD(fd),
+                           .pid = (int)getpid(),
+                           .limit = limit,
+                           .mutex = PTHREAD_MUTEX_INITIALIZER,
+                           .offset_ns = cw_clock_ns(CLOCK_REALTIME) - cw_now_ns()};
     t->size = (size_t)snprintf(t->buffer, LINE,
                                "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,"
                                "\"args\":{\"name\":\"%.200s %d\"}},\n",

@@ -31,8 +31,7 @@ struct cw_tuned_log {
     unsigned n;                          /* at most CW_TUNED_KEPT kinds exist */
 };
 
-/* Replaces the decision of this kind: put as it is, add with the present time. */
-void cw_tuned_put(struct cw_tuned_log *log, const struct cw_tuned *t);
+/* Replaces the decision of this kind. at_ns 0 stands for the present time. */
 void cw_tuned_add(struct cw_tuned_log *log, const struct cw_tuned *t);
-/* Puts all decisions of `from`. */
+/* Adds all decisions of `from`. */
 void cw_tuned_add_all(struct cw_tuned_log *log, const struct cw_tuned_log *from);

@@ -17,13 +17,12 @@
 
 #define META_BYTES ((size_t)1 << 20) /* bytes read of a meta.json; ours have a few KiB */
 
-static bool set_parse_key(const char *name, struct cw_hash128 *ret)
+/* Returns the key of a set of this name. */
+static struct cw_hash128 set_parse_key(const char *name)
 {
-    unsigned long long hi, lo;
-    if (!cw_cache_is_set(name) || sscanf(name, "%16llx%16llx", &hi, &lo) != 2)
-        return false;
-    *ret = (struct cw_hash128){.hi = hi, .lo = lo};
-    return true;
+    unsigned long long hi = 0, lo = 0;
+    (void)sscanf(name, "%16llx%16llx", &hi, &lo);
+    return (struct cw_hash128){.hi = hi, .lo = lo};
 }
 
 /* Opens a cache directory. Returns a descriptor or a negative status. */
@@ -45,11 +44,10 @@ static void listed_add_segment(struct cw_cache_listed *s, int set, const char *n
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
-    struct cw_hash128 key;
     size_t n = 0;
     _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDONLY);
     s->segments++;
-    if (fd < 0 || !set_parse_key(s->key, &key) || cw_cache_table_read(fd, key, &rows, &n, &t) != 0)
+    if (fd < 0 || cw_cache_table_read(fd, set_parse_key(s->key), &rows, &n, &t) != 0)
         return;
     s->entries += n;
     s->cost_us += t.cost_us;
@@ -74,7 +72,7 @@ static int listed_fill(struct cw_cache_listed *s, int set, struct cw_error *err)
         s->pinned |= strcmp(name, CW_CACHE_PIN) == 0;
         if (strcmp(name, CW_CACHE_USED) == 0) {
             s->used_at_s = (int64_t)st.st_mtime;
-            s->used = cw_cache_locked(set, name);
+            s->used = cw_cache_locked(set, name) == 1;
         }
         if (cw_cache_name(name) == CW_CACHE_NAME_SEGMENT)
             listed_add_segment(s, set, name);
@@ -93,11 +91,7 @@ static int list_add_set(const char *dir, int root, const char *key, struct cw_ca
     ret->n++;
     memcpy(s->key, key, sizeof(s->key));
     int r = listed_fill(s, set, err);
-    if (asprintf(&s->path, "%s/%s", dir, key) < 0) {
-        s->path = NULL;
-        return cw_error_nomem(err, 0, "a path");
-    }
-    return r;
+    return asprintf(&s->path, "%s/%s", dir, key) >= 0 ? r : cw_error_nomem(err, 0, "a path");
 }
 
 int cw_cache_list(const char *dir, const char *key, struct cw_cache_list *ret, struct cw_error *err)
@@ -152,7 +146,7 @@ static int64_t segment_bad_entries(int fd, const struct cw_cache_row *rows, size
     return bad;
 }
 
-static int segment_verify(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair,
+static int segment_verify(const struct cw_cache_listed *s, int set, const char *name, bool repair,
                           struct cw_cache_verified *ret, struct cw_error *err)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
@@ -160,21 +154,23 @@ static int segment_verify(const char *dir, int set, const char *name, struct cw_
     struct stat st = {0};
     size_t n = 0;
     _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDONLY);
-    int r = fd == -CW_CACHE_NO_FILE ? 1 : fd < 0 ? fd : cw_cache_table_read(fd, key, &rows, &n, &t);
+    int r = fd == -CW_CACHE_NO_FILE ? 1
+            : fd < 0                ? fd
+                                    : cw_cache_table_read(fd, set_parse_key(s->key), &rows, &n, &t);
     if (r == -ENOENT) /* it was evicted meanwhile */
         return 0;
     int64_t bad = r == 0 ? segment_bad_entries(fd, rows, n) : 0;
     if (fd >= 0)
         (void)fstat(fd, &st);
     if (r < 0)
-        return cw_error_errno(err, CW_E_IO, -r, "%s/%s: can't be read", dir, name);
+        return cw_error_errno(err, CW_E_IO, -r, "%s/%s: can't be read", s->path, name);
     if (bad < 0)
         return cw_error_nomem(err, 0, "an entry");
     if (r == 1 || bad) {
         ret->bad_segments++;
         ret->bad_entries += (uint64_t)bad;
         if (repair && unlinkat(set, name, 0) < 0 && errno != ENOENT)
-            return cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", dir, name);
+            return cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", s->path, name);
         return 0;
     }
     ret->segments++;
@@ -196,16 +192,14 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
                     struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
-    struct cw_hash128 key = {0};
     _cleanup_close_ int set = -1;
     int r = listed_open(s, &set, err);
     if (r < 0 || set < 0)
         return r;
     r = cw_cache_names(set, &names, err);
-    (void)set_parse_key(s->key, &key);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_SEGMENT)
-            r = segment_verify(s->path, set, names.paths[i], key, repair, ret, err);
+            r = segment_verify(s, set, names.paths[i], repair, ret, err);
     return r;
 }
 

@@ -58,7 +58,7 @@ static void cache_wait_opened(struct cw_cache *c, const bool *tried)
 
 /* ---- opening and closing ---- */
 
-/* Frees a cache that nobody holds. */
+/* Frees a cache without holders. */
 static void cache_free(struct cw_cache *c)
 {
     cw_cache_room_deinit(&c->room);
@@ -71,44 +71,33 @@ static void cache_free(struct cw_cache *c)
     free(c);
 }
 
-static int cache_new(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
-{
-    struct cw_cache *c = calloc(1, sizeof(*c));
-    if (!c || !(c->dir = cw_absolute(o->dir))) { /* segments are opened by name whenever they are needed */
-        free(c);
-        return cw_error_nomem(err, sizeof(*c), "a cache");
-    }
-    c->waits = o->waits;
-    c->plain = o->plain;
-    c->free = cache_free;
-    atomic_init(&c->holders, 1);
-    cw_list_init(&c->sets);
-    cw_cache_monitor_init(&c->monitor, c->dir);
-    cw_cache_readers_init(&c->readers);
-    cw_cache_unpackers_init(&c->unpackers);
-    cw_cache_queue_init(&c->queue, o->queue_bytes ? o->queue_bytes : QUEUE_BYTES);
-    cw_cache_room_init(&c->room, &c->monitor, o->quota, o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES);
-    *ret = c;
-    return 0;
-}
-
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
 {
-    struct cw_cache *c = NULL;
-    int r = cache_new(o, &c, err);
-    if (r < 0)
-        return r;
-    c->state = CW_CACHE_RUNNING;
-    atomic_fetch_add(&c->holders, 1);
-    r = cw_thread_start(&c->thread, cw_cache_main, c, err);
+    _cleanup_free_ char *dir = cw_absolute(o->dir); /* segments are opened by name whenever they are needed */
+    struct cw_cache *c = dir ? malloc(sizeof(*c)) : NULL;
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "a cache");
+    *c = (struct cw_cache){
+        .dir = CW_STEAL(dir),
+        .waits = o->waits,
+        .plain = o->plain,
+        .free = cache_free,
+        .holders = 2, /* the caller and the thread */
+        .readers = CW_CACHE_READERS,
+        .unpackers = CW_CACHE_UNPACKERS,
+    };
+    cw_list_init(&c->sets);
+    cw_cache_monitor_init(&c->monitor, c->dir);
+    cw_cache_queue_init(&c->queue, o->queue_bytes ? o->queue_bytes : QUEUE_BYTES);
+    cw_cache_room_init(&c->room, &c->monitor, o->quota, o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES);
+    int r = cw_thread_start(&c->thread, cw_cache_main, c, err);
     if (r < 0) {
-        c->state = CW_CACHE_NOT_STARTED;
-        atomic_fetch_sub(&c->holders, 1);
-    } else {
-        CW_WITH (&c->monitor.mutex) {
-            cache_wait_opened(c, &c->tried);
-            r = c->failed.status ? cw_error_copy(err, &c->failed) : 0;
-        }
+        cache_free(c);
+        return r;
+    }
+    CW_WITH (&c->monitor.mutex) {
+        cache_wait_opened(c, &c->tried);
+        r = c->failed.status ? cw_error_copy(err, &c->failed) : 0;
     }
     if (r < 0) {
         cw_error_file(err, o->dir);
@@ -132,9 +121,9 @@ static void cache_end_thread(struct cw_cache *c)
     pthread_cond_broadcast(&c->monitor.work);
     uint64_t patience_ns = atomic_load(&c->readers.stuck) || cache_is_stuck(c) ? STUCK_NS : END_NS;
     uint64_t deadline_ns = cw_now_ns() + cw_cost_patience_ns(patience_ns);
-    while (c->state != CW_CACHE_ENDED && cache_wait(c, deadline_ns))
+    while (!c->ended && cache_wait(c, deadline_ns))
         ;
-    bool ended = c->state == CW_CACHE_ENDED;
+    bool ended = c->ended;
     if (!ended)
         cw_notice("cachew: cache %s: %s does not end; what was not written yet is lost", c->dir,
                   cache_step(c));
@@ -147,17 +136,11 @@ struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts 
     if (!c)
         return NULL;
     cw_cache_readers_stop(&c->readers);
-    if (c->state != CW_CACHE_NOT_STARTED)
-        cache_end_thread(c);
-    cw_cache_facts(c, ret);
+    cache_end_thread(c);
+    if (ret)
+        cw_cache_facts(c, ret);
     cw_cache_release(c);
     return NULL;
-}
-
-struct cw_cache *cw_cache_close(struct cw_cache *c)
-{
-    struct cw_cache_facts facts;
-    return cw_cache_close_facts(c, &facts);
 }
 
 int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret,

@@ -22,7 +22,6 @@
 
 struct cw_cache;
 struct cw_cache_set;
-struct cw_cache_segment;
 
 struct cw_cache_options {
     const char *dir; /* made if need be */
@@ -41,10 +40,10 @@ struct cw_cache_options {
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err) _must_check_;
 /* Writes and publishes the waiting entries, for a few seconds at most. Storage that does not answer is left,
  * with the entries under way. All sets must have been given back. Accepts NULL. */
-struct cw_cache *cw_cache_close(struct cw_cache *c);
+#define cw_cache_close(c) cw_cache_close_facts(c, NULL)
 uint64_t cw_cache_quota(const struct cw_cache *c); /* bytes; 0: not known until the directory is open */
 struct cw_cache_facts;
-/* The same, and reports what the cache counted until its end. */
+/* The same, and reports what the cache counted until its end, unless ret is NULL. */
 struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts *ret);
 
 /* Returns the set of a key with one more reference. meta (JSON, for people) is kept beside the entries. The
@@ -68,8 +67,9 @@ struct cw_cache_place {
     /* NULL: there is no such entry. Valid while the caller has a reference of the set */
     struct cw_cache_segment *segment;
     uint64_t offset;
-    uint32_t length, stored; /* bytes of the content, and bytes stored for it */
-    bool dropped;            /* a filter rejected the element: there is no content */
+    uint32_t length;      /* bytes of the content */
+    uint32_t stored : 31; /* bytes stored for it */
+    bool dropped : 1;     /* a filter rejected the element: there is no content */
 };
 
 /* Looks n keys up; returns how many entries exist. */
@@ -97,10 +97,7 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
 
 /* Returns memory for an entry with so many bytes of content, to be filled in and then committed. NULL: the
  * entry is not kept (the store is behind, full, or in trouble), which is counted. */
-struct cw_cache_chunk;
-
 struct cw_cache_slot {
-    struct cw_cache_set *set;
     struct cw_cache_chunk *chunk;
     uint8_t *entry;
 };

@@ -2,6 +2,7 @@
 #include "cache/files.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +13,6 @@
 
 #include "storage/file.h"
 
-static bool name_begins(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
-static bool name_ends(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 bool cw_cache_is_set(const char *name)
 {
     return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32;
@@ -30,16 +20,23 @@ bool cw_cache_is_set(const char *name)
 
 enum cw_cache_name cw_cache_name(const char *name)
 {
-    static const char *const others[] = {CW_CACHE_META, CW_CACHE_PROFILE, CW_CACHE_USED, CW_CACHE_PIN};
-    if (name_begins(name, CW_CACHE_TEMPORARY))
-        return CW_CACHE_NAME_WRITTEN;
-    if (name_ends(name, CW_CACHE_SUFFIX))
-        return CW_CACHE_NAME_SEGMENT;
-    if (name_begins(name, CW_CACHE_META CW_CACHE_PUT) || name_begins(name, CW_CACHE_PROFILE CW_CACHE_PUT))
-        return CW_CACHE_NAME_PUT;
-    for (size_t i = 0; i < CW_COUNT_OF(others); i++)
-        if (strcmp(name, others[i]) == 0)
-            return CW_CACHE_NAME_OTHER;
+    static const struct {
+        const char *pattern;
+        enum cw_cache_name kind;
+    } names[] = {
+        {CW_CACHE_TEMPORARY "*", CW_CACHE_NAME_WRITTEN},
+        {"?*" CW_CACHE_SUFFIX, CW_CACHE_NAME_SEGMENT},
+        {CW_CACHE_META CW_CACHE_PUT "*", CW_CACHE_NAME_PUT},
+        {CW_CACHE_PROFILE CW_CACHE_PUT "*", CW_CACHE_NAME_PUT},
+        {CW_CACHE_META, CW_CACHE_NAME_OTHER},
+        {CW_CACHE_PROFILE, CW_CACHE_NAME_OTHER},
+        {CW_CACHE_USED, CW_CACHE_NAME_OTHER},
+        {CW_CACHE_PIN, CW_CACHE_NAME_OTHER},
+    };
+
+    for (size_t i = 0; i < CW_COUNT_OF(names); i++)
+        if (fnmatch(names[i].pattern, name, 0) == 0)
+            return names[i].kind;
     return CW_CACHE_NAME_FOREIGN;
 }
 
@@ -69,7 +66,7 @@ int cw_cache_open_file(int at, const char *name, int flags)
 {
     struct stat st;
     _cleanup_close_ int fd = openat(at, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    if (fd < 0) /* a link; a directory; a socket, or a pipe that nobody reads */
+    if (fd < 0) /* a link; a directory; a socket, or a pipe without a reader */
         return errno == ELOOP || errno == EISDIR || errno == ENXIO ? -CW_CACHE_NO_FILE : -errno;
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? CW_STEAL_FD(fd) : -CW_CACHE_NO_FILE;
 }
@@ -91,14 +88,11 @@ int cw_cache_put_text(int at, const char *name, const char *text)
     char temporary[96];
     snprintf(temporary, sizeof(temporary), "%.40s" CW_CACHE_PUT "%ld-%u", name, (long)getpid(),
              atomic_fetch_add(&counter, 1));
-    int fd = cw_cache_open_file(at, temporary, O_WRONLY | O_CREAT | O_EXCL);
+    _cleanup_close_ int fd = cw_cache_open_file(at, temporary, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
         return fd;
     int r = cw_cache_write_at(fd, 0, text, strlen(text));
-    if (r == 0 && fsync(fd) < 0)
-        r = -errno;
-    close(fd);
-    if (r == 0 && renameat(at, temporary, at, name) < 0)
+    if (r == 0 && (fsync(fd) < 0 || renameat(at, temporary, at, name) < 0))
         r = -errno;
     if (r < 0)
         (void)unlinkat(at, temporary, 0);
@@ -119,10 +113,10 @@ int cw_cache_try_lock(int at, const char *name, int *ret_fd)
     return 0;
 }
 
-bool cw_cache_locked(int at, const char *name)
+int cw_cache_locked(int at, const char *name)
 {
     _cleanup_close_ int fd = -1;
-    return cw_cache_try_lock(at, name, &fd) == 1;
+    return cw_cache_try_lock(at, name, &fd);
 }
 
 int cw_cache_names(int at, struct cw_paths *ret, struct cw_error *err)
@@ -132,11 +126,14 @@ int cw_cache_names(int at, struct cw_paths *ret, struct cw_error *err)
     return cw_list(path, ret, err);
 }
 
-int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size)
+/* Reads or writes all bytes. 1: the file ends before. */
+static int file_transfer(int fd, uint64_t offset, void *data, size_t size, bool writes)
 {
     for (size_t done = 0; done < size;) {
-        ssize_t n = pread(fd, (uint8_t *)to + done, size - done, (off_t)(offset + done));
-        if (n == 0)
+        uint8_t *at = (uint8_t *)data + done;
+        ssize_t n = writes ? pwrite(fd, at, size - done, (off_t)(offset + done))
+                           : pread(fd, at, size - done, (off_t)(offset + done));
+        if (n == 0 && !writes)
             return 1;
         if (n < 0 && errno != EINTR)
             return -errno;
@@ -145,15 +142,14 @@ int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size)
     return 0;
 }
 
+int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size)
+{
+    return file_transfer(fd, offset, to, size, false);
+}
+
 int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = pwrite(fd, (const uint8_t *)data + done, size - done, (off_t)(offset + done));
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    return file_transfer(fd, offset, (void *)(uintptr_t)data, size, true);
 }
 
 /* Removes the files of a set. Names decide: a link is removed itself, not its target. Where a foreign name
@@ -182,7 +178,7 @@ int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
                    ? 0
                    : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
     int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
-    if (r <= 0) /* nobody uses it, whatever stands in the place of that file */
+    if (r <= 0) /* no process uses it, whatever stands in the place of that file */
         r = set_empty(set, key, err);
     if (r == 0 && unlinkat(at, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", key);

@@ -20,9 +20,10 @@
 #define CW_CACHE_PROFILE "profile.json"
 #define CW_CACHE_USED "used" /* locked shared by each process that uses the set */
 #define CW_CACHE_PIN "pin"
-#define CW_CACHE_SUFFIX ".cws"    /* ends the name of a published segment */
-#define CW_CACHE_TEMPORARY "tmp-" /* begins the name of a segment that is being written */
-#define CW_CACHE_PUT ".tmp-"      /* follows the name of a small file that is being written */
+#define CW_CACHE_SUFFIX ".cws"     /* ends the name of a published segment */
+#define CW_CACHE_TEMPORARY "tmp-"  /* begins the name of a segment that is being written */
+#define CW_CACHE_TEMPORARY_SIZE 24 /* of such a name with its NUL */
+#define CW_CACHE_PUT ".tmp-"       /* follows the name of a small file that is being written */
 
 enum cw_cache_name {
     CW_CACHE_NAME_FOREIGN, /* not a name of ours */
@@ -50,8 +51,8 @@ char *cw_cache_read_text(int at, const char *name, size_t most);
 int cw_cache_put_text(int at, const char *name, const char *text);
 /* Locks a file exclusively until *ret_fd is closed. 1: another process holds a lock. */
 int cw_cache_try_lock(int at, const char *name, int *ret_fd);
-/* Returns whether another process holds a lock on the file. */
-bool cw_cache_locked(int at, const char *name);
+/* 1: another process holds a lock on the file; 0: none does; a negative errno: it can't be opened. */
+int cw_cache_locked(int at, const char *name);
 /* Lists the names in a directory, sorted by bytes. */
 struct cw_paths;
 int cw_cache_names(int at, struct cw_paths *ret, struct cw_error *err) _must_check_;

@@ -11,18 +11,16 @@ struct cw_cache_index {
     struct cw_cache_index_slot *slots; /* a hash table with open addressing; n_slots is a power of 2 or 0 */
     size_t n_slots, n_used;
     struct cw_cache_segment **segments;
-    uint32_t n_segments;
-    size_t capacity; /* of segments */
+    size_t n_segments, capacity;
 };
 
-void cw_cache_index_init(struct cw_cache_index *x);
+#define CW_CACHE_INDEX {.lock = PTHREAD_RWLOCK_INITIALIZER}
 void cw_cache_index_deinit(struct cw_cache_index *x);
-/* Takes g over, also on failure. *ret: its number. */
-int cw_cache_index_add_segment(struct cw_cache_index *x, struct cw_cache_segment *g, uint32_t *ret,
-                               struct cw_error *err) _must_check_;
-/* Adds entries of a segment; those that exist already are left out. */
-int cw_cache_index_insert(struct cw_cache_index *x, uint32_t segment, const struct cw_cache_row *rows,
-                          size_t n, struct cw_error *err) _must_check_;
+/* Takes g over unless memory runs out. */
+int cw_cache_index_add_segment(struct cw_cache_index *x, struct cw_cache_segment *g) _must_check_;
+/* Adds entries of a segment that was added; those that exist already are left out. */
+int cw_cache_index_insert(struct cw_cache_index *x, struct cw_cache_segment *g,
+                          const struct cw_cache_row *rows, size_t n) _must_check_;
 /* As cw_cache_find. */
 size_t cw_cache_index_find(struct cw_cache_index *x, const struct cw_cache_key *keys, size_t n,
                            struct cw_cache_place *ret);

@@ -18,8 +18,6 @@ struct cw_cache_counters {
         bytes_written, bytes_stored, write_ns, published, probe_bytes, probe_ns;
 };
 
-enum cw_cache_state { CW_CACHE_NOT_STARTED, CW_CACHE_RUNNING, CW_CACHE_ENDED }; /* of the store's thread */
-
 struct cw_cache {
     char *dir;           /* absolute; immutable, like the next two */
     bool waits;          /* for room in the queue, instead of skipping entries */
@@ -42,8 +40,8 @@ struct cw_cache {
     struct cw_error failed; /* why the directory can't be opened */
     bool tried;             /* opening the directory has succeeded or failed */
     bool stop, flush;       /* requests to the store's thread */
-    enum cw_cache_state state;
-    pthread_t thread; /* unless NOT_STARTED */
+    bool ended;             /* the store's thread has */
+    pthread_t thread;       /* immutable */
 };
 
 /* Ends the hold of one holder. */

@@ -68,14 +68,12 @@ static bool packer_reserve(uint8_t **data, size_t *capacity, size_t wanted)
     return true;
 }
 
-/* Compresses and decompresses the first entries of a chunk. False: out of memory. */
+/* Compresses and decompresses the first entries of a chunk, and adds to *s. False: out of memory. */
 static bool pack_take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, struct pack_sample *s)
 {
     struct cw_cache_packer *p = &c->packer;
-    struct cw_error err = {0};
-    struct cw_cache_unpacker *u = packer_init(p) ? cw_cache_unpacker_get(&c->unpackers, &err) : NULL;
+    struct cw_cache_unpacker *u = packer_init(p) ? cw_cache_unpacker_get(&c->unpackers, NULL) : NULL;
     bool ok = u != NULL;
-    *s = (struct pack_sample){0};
     for (size_t at = 0; ok && at < k->used && s->raw < SAMPLE_BYTES;) {
         struct cw_cache_entry e;
         memcpy(&e, k->data + at, sizeof(e));
@@ -149,7 +147,7 @@ static bool packer_pack(struct cw_cache_packer *p, const struct cw_cache_chunk *
  * moment seems slow. */
 static void pack_decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
 {
-    struct pack_sample sample;
+    struct pack_sample sample = {0};
     bool now = pack_take_sample(c, k, &sample) && pack_pays(c, &sample), on = now && (p->on || p->unsure_ns);
     p->unsure_ns = now && !on ? c->probes.last_ns : 0;
     p->every = now == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;

@@ -1,7 +1,6 @@
 /* The queue of chunks, and their memory. */
 #include "cache/queue.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -13,7 +12,9 @@
 
 void cw_cache_queue_init(struct cw_cache_queue *q, size_t limit)
 {
-    *q = (struct cw_cache_queue){.limit = limit, .tail = &q->head};
+    *q = (struct cw_cache_queue){.limit = limit};
+    cw_list_init(&q->full);
+    cw_list_init(&q->spares);
 }
 
 static void chunk_free(struct cw_cache_chunk *k)
@@ -24,8 +25,8 @@ static void chunk_free(struct cw_cache_chunk *k)
 
 void cw_cache_queue_deinit(struct cw_cache_queue *q)
 {
-    while (q->spare)
-        chunk_free(CW_POP(q->spare));
+    CW_LIST_EACH_OF (k, struct cw_cache_chunk, link, &q->spares)
+        chunk_free(k);
 }
 
 static struct cw_cache_chunk *chunk_new(size_t capacity)
@@ -49,8 +50,9 @@ struct cw_cache_chunk *cw_cache_queue_chunk(struct cw_cache_queue *q, size_t byt
                                   CW_CACHE_BLOCK);
     struct cw_cache_chunk *k = NULL;
     *ret_full = false;
-    while (q->spare && !k) {
-        k = CW_POP(q->spare);
+    while (!cw_list_empty(&q->spares) && !k) {
+        k = CW_CONTAINER(q->spares.prev, struct cw_cache_chunk, link);
+        cw_link_out(&k->link);
         if (k->capacity >= capacity)
             break;
         q->bytes -=
@@ -67,39 +69,12 @@ struct cw_cache_chunk *cw_cache_queue_chunk(struct cw_cache_queue *q, size_t byt
     return k;
 }
 
-void cw_cache_queue_push(struct cw_cache_queue *q, struct cw_cache_chunk *k)
-{
-    *q->tail = k;
-    q->tail = &k->next;
-}
-
 struct cw_cache_chunk *cw_cache_queue_pop(struct cw_cache_queue *q)
 {
-    for (struct cw_cache_chunk **at = &q->head; *at; at = &(*at)->next)
-        if (!(*at)->pending) {
-            struct cw_cache_chunk *k = CW_POP(*at);
-            if (!*at)
-                q->tail = at;
+    CW_LIST_EACH_OF (k, struct cw_cache_chunk, link, &q->full)
+        if (!k->pending) {
+            cw_link_out(&k->link);
             return k;
         }
     return NULL;
-}
-
-void cw_cache_queue_reuse(struct cw_cache_queue *q, struct cw_cache_chunk *k)
-{
-    k->next = q->spare;
-    q->spare = k;
-}
-
-size_t cw_cache_chunk_entries(const struct cw_cache_chunk *k, uint64_t *ret_cost_us)
-{
-    size_t n = 0;
-    *ret_cost_us = 0;
-    for (size_t at = 0; at < k->used; n++) {
-        struct cw_cache_entry e;
-        memcpy(&e, k->data + at, sizeof(e));
-        *ret_cost_us += e.cost_us;
-        at += cw_cache_entry_bytes(e.stored);
-    }
-    return n;
 }

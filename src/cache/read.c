@@ -59,15 +59,6 @@ static bool get_fits(const struct cw_cache_entry *e, const struct cw_cache_get *
     return e->length == get->place.length && e->stored == get->place.stored;
 }
 
-static void get_scatter(const struct cw_cache_get *get, const uint8_t *from)
-{
-    for (int i = 0; i < get->n_v; i++) {
-        if (get->v[i].iov_len)
-            memcpy(get->v[i].iov_base, from, get->v[i].iov_len);
-        from += get->v[i].iov_len;
-    }
-}
-
 /* Decompresses an entry to its destination. */
 static int reading_unpack(struct reading *x, const struct cw_cache_get *get, const uint8_t *from)
 {
@@ -80,7 +71,7 @@ static int reading_unpack(struct reading *x, const struct cw_cache_get *get, con
                 ? 0
                 : reading_lost(x, get, true);
     if (r == 0 && get->n_v != 1)
-        get_scatter(get, to);
+        cw_cache_scatter(get->v, 0, to, length);
     cw_arena_release(x->arena, mark);
     return r;
 }
@@ -96,7 +87,7 @@ static int reading_take(struct reading *x, const struct cw_cache_get *get, const
         return reading_lost(x, get, true);
     if (get_is_packed(get))
         return reading_unpack(x, get, from);
-    get_scatter(get, from);
+    cw_cache_scatter(get->v, 0, from, get->place.length);
     return 0;
 }
 

@@ -22,19 +22,18 @@ struct cw_cache_reader {
     pthread_cond_t requested, done;
 
     /* guarded by the readers' mutex, like all from here on */
-    enum { READER_IDLE, READER_REQUESTED, READER_DONE, READER_LEFT } state;
+    enum { READER_IDLE, READER_REQUESTED, READER_LEFT } state;
     struct cw_cache_set *set; /* READER_LEFT: a reference that the caller left behind */
     struct cw_cache_segment *segment;
     uint64_t offset;
     size_t bytes;
     int result;
-    uint8_t data[PIECE_BYTES]; /* the reader's alone while REQUESTED or LEFT, else the caller's */
+    uint8_t data[PIECE_BYTES]; /* the caller's alone while IDLE and not in the list, else the reader's */
 };
 
 /* Puts a reader into the list of idle ones. Mutex held. */
 static void reader_rest(struct cw_cache_readers *l, struct cw_cache_reader *t)
 {
-    t->state = READER_IDLE;
     t->next = l->idle;
     l->idle = t;
 }
@@ -64,21 +63,18 @@ static void *reader_main(void *arg)
     pthread_mutex_lock(&c->readers.mutex);
     for (;;) {
         /* A request that was left before this thread began is read too: it ends the wait of others. */
-        while ((t->state == READER_IDLE || t->state == READER_DONE) && !c->readers.stop)
+        while (t->state == READER_IDLE && !c->readers.stop)
             pthread_cond_wait(&t->requested, &c->readers.mutex);
-        if (t->state == READER_IDLE || t->state == READER_DONE)
+        if (t->state == READER_IDLE)
             break;
         struct iovec v = {.iov_base = t->data, .iov_len = t->bytes};
         pthread_mutex_unlock(&c->readers.mutex);
-        int r = cw_cache_segment_read(t->segment, t->offset, &v, 1, t->bytes, CW_CACHE_WAIT);
+        t->result = cw_cache_segment_read(t->segment, t->offset, &v, 1, t->bytes, CW_CACHE_WAIT);
         pthread_mutex_lock(&c->readers.mutex);
-        if (t->state == READER_LEFT) {
+        if (t->state == READER_LEFT)
             reader_come_late(c, t);
-        } else {
-            t->result = r;
-            t->state = READER_DONE;
-            pthread_cond_signal(&t->done);
-        }
+        t->state = READER_IDLE;
+        pthread_cond_signal(&t->done);
     }
     c->readers.n--;
     pthread_cond_signal(&c->readers.gone);
@@ -105,6 +101,7 @@ static struct cw_cache_reader *reader_new(struct cw_cache *c)
         atomic_fetch_sub(&c->holders, 1); /* the caller's set keeps the cache */
         return NULL;
     }
+    c->readers.n++;
     pthread_detach(id); /* a stuck one is not waited for at the end */
     return t;
 }
@@ -115,26 +112,10 @@ static struct cw_cache_reader *reader_get(struct cw_cache *c)
     struct cw_cache_readers *l = &c->readers;
     if (l->idle)
         return CW_POP(l->idle);
-    struct cw_cache_reader *t = l->n < READERS_MAX ? reader_new(c) : NULL;
-    l->n += t != NULL;
-    return t;
+    return l->n < READERS_MAX ? reader_new(c) : NULL;
 }
 
-/* Leaves a read that storage did not answer. Mutex held. */
-static void reader_leave(struct cw_cache_set *s, struct cw_cache_reader *t, uint64_t waited_ns)
-{
-    struct cw_cache *c = s->cache;
-    t->state = READER_LEFT;
-    t->set = cw_cache_set_ref(s);
-    atomic_fetch_add(&c->readers.stuck, 1);
-    if (!c->readers.noticed)
-        cw_notice("cachew: cache %s: a read did not come back in %.1f s; computing instead until it does",
-                  c->dir, (double)waited_ns * 1e-9);
-    c->readers.noticed = true;
-}
-
-/* Copies n bytes to byte `from` and those behind it of the memory that v describes. */
-static void iovec_put(const struct iovec *v, size_t from, const uint8_t *data, size_t n)
+void cw_cache_scatter(const struct iovec *v, size_t from, const uint8_t *data, size_t n)
 {
     for (; n > 0; v++) {
         if (from >= v->iov_len) {
@@ -161,11 +142,17 @@ static int reader_read(struct cw_cache_set *s, struct cw_cache_reader *t, struct
     t->bytes = bytes;
     t->state = READER_REQUESTED;
     pthread_cond_signal(&t->requested);
-    while (t->state != READER_DONE && cw_cond_wait(&t->done, &c->readers.mutex, deadline_ns) != ETIMEDOUT)
+    while (t->state != READER_IDLE && cw_cond_wait(&t->done, &c->readers.mutex, deadline_ns) != ETIMEDOUT)
         ;
-    if (t->state == READER_DONE)
+    if (t->state == READER_IDLE)
         return t->result;
-    reader_leave(s, t, cw_now_ns() - start);
+    t->state = READER_LEFT;
+    t->set = cw_cache_set_ref(s);
+    atomic_fetch_add(&c->readers.stuck, 1);
+    if (!c->readers.noticed)
+        cw_notice("cachew: cache %s: a read did not come back in %.1f s; computing instead until it does",
+                  c->dir, (double)(cw_now_ns() - start) * 1e-9);
+    c->readers.noticed = true;
     return 3;
 }
 
@@ -178,28 +165,17 @@ int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint
     for (size_t done = 0; done < bytes && r == 0; done += PIECE_BYTES) {
         size_t n = CW_MIN(bytes - done, PIECE_BYTES);
         struct cw_cache_reader *t = reader_get(c);
-        if (!t) {
-            r = 3;
-            break;
-        }
-        r = reader_read(s, t, g, offset + done, n, deadline_ns);
+        r = t ? reader_read(s, t, g, offset + done, n, deadline_ns) : 3;
         if (r == 3)
             break;
         pthread_mutex_unlock(&c->readers.mutex);
         if (r == 0)
-            iovec_put(v, done, t->data, n);
+            cw_cache_scatter(v, done, t->data, n);
         pthread_mutex_lock(&c->readers.mutex);
         reader_rest(&c->readers, t);
     }
     pthread_mutex_unlock(&c->readers.mutex);
     return r;
-}
-
-void cw_cache_readers_init(struct cw_cache_readers *l)
-{
-    *l = (struct cw_cache_readers){0};
-    pthread_mutex_init(&l->mutex, NULL);
-    pthread_cond_init(&l->gone, NULL);
 }
 
 void cw_cache_readers_deinit(struct cw_cache_readers *l)

@@ -12,10 +12,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-struct cw_cache;
 struct cw_cache_set;
 struct cw_cache_segment;
-struct cw_cache_reader;
 
 struct cw_cache_readers {
     pthread_mutex_t mutex; /* the monitor's mutex may be taken inside */
@@ -27,7 +25,7 @@ struct cw_cache_readers {
     atomic_uint stuck; /* reads that were left and have not come back */
 };
 
-void cw_cache_readers_init(struct cw_cache_readers *l);
+#define CW_CACHE_READERS {.mutex = PTHREAD_MUTEX_INITIALIZER, .gone = PTHREAD_COND_INITIALIZER}
 void cw_cache_readers_deinit(struct cw_cache_readers *l);
 /* Ends all readers, and waits for those that are not stuck. */
 void cw_cache_readers_stop(struct cw_cache_readers *l);
@@ -35,3 +33,5 @@ void cw_cache_readers_stop(struct cw_cache_readers *l);
  * reference of s. */
 int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset,
                         const struct iovec *v, size_t bytes, uint64_t deadline_ns);
+/* Copies n bytes to byte `from` and those behind it of the memory that v describes. */
+void cw_cache_scatter(const struct iovec *v, size_t from, const uint8_t *data, size_t n);

@@ -34,7 +34,7 @@
 #define LEAST_SEGMENT ((uint64_t)64 << 10)
 
 struct candidate { /* a segment that may be evicted */
-    char *set, *name;
+    char set[33], *name;
     uint64_t bytes;
     double value; /* microseconds of computing saved per MiB, times how likely it is read again */
 };
@@ -46,38 +46,23 @@ struct census {
     uint64_t used; /* bytes of all files */
 };
 
-/* Returns whether no process holds the lock of a segment that is being written: its writer is dead. */
-static bool file_orphaned(int set, const char *name)
-{
-    _cleanup_close_ int fd = -1;
-    return cw_cache_try_lock(set, name, &fd) == 0;
-}
-
 /* Removes a file that only a process using the set needs; a process that wants to use the set waits
- * meanwhile. False: a process uses it. */
-static bool file_unlink_unused(int set, const char *name)
+ * meanwhile. Returns whether the file stays, because a process uses the set. */
+static bool file_keep_used(int set, const char *name)
 {
     _cleanup_close_ int fd = -1;
-    int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
-    if (r == 0)
-        (void)unlinkat(set, name, 0);
-    return r == 0;
-}
-
-static int file_stat(int set, const char *name, struct stat *ret)
-{
-    return fstatat(set, name, ret, AT_SYMLINK_NOFOLLOW);
+    return cw_cache_try_lock(set, CW_CACHE_USED, &fd) != 0 || unlinkat(set, name, 0) < 0;
 }
 
 /* Returns how likely a set is to be read again, relative to one in use. Negative: it is pinned. */
 static double set_likelihood(int set)
 {
     struct stat st;
-    if (file_stat(set, CW_CACHE_PIN, &st) == 0)
+    if (fstatat(set, CW_CACHE_PIN, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return -1;
-    if (file_stat(set, CW_CACHE_USED, &st) < 0)
+    if (fstatat(set, CW_CACHE_USED, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    if (cw_cache_locked(set, CW_CACHE_USED))
+    if (cw_cache_locked(set, CW_CACHE_USED) == 1)
         return 1;
     double age_s = difftime(time(NULL), st.st_mtime);
     return UNUSED_SHARE * exp2(-CW_MAX(age_s, 0.0) / HALF_LIFE_S);
@@ -86,57 +71,61 @@ static double set_likelihood(int set)
 /* Adds a segment that may be evicted. Without memory it is counted, but can't be evicted. */
 static void census_add(struct census *census, const char *set, const char *name, uint64_t bytes, double value)
 {
-    if (CW_ARRAY_ROOM(census->files, census->capacity, census->n + 1, "files", NULL) < 0)
+    char *copy = strdup(name);
+    if (!copy || CW_ARRAY_ROOM(census->files, census->capacity, census->n + 1, "files", NULL) < 0) {
+        free(copy);
         return;
-    _cleanup_free_ char *set_copy = strdup(set), *name_copy = strdup(name);
-    if (set_copy && name_copy)
-        census->files[census->n++] = (struct candidate){
-            .set = CW_STEAL(set_copy), .name = CW_STEAL(name_copy), .bytes = bytes, .value = value};
+    }
+    struct candidate *f = &census->files[census->n++];
+    *f = (struct candidate){.name = copy, .bytes = bytes, .value = value};
+    memcpy(f->set, set, sizeof(f->set));
 }
 
 /* Removes a file of a set that a dead process left. Returns whether the file stays. */
 static bool file_sweep(int set, const char *name, struct stat *ret)
 {
     enum cw_cache_name kind = cw_cache_name(name);
-    if (file_stat(set, name, ret) < 0 || !S_ISREG(ret->st_mode))
+    if (fstatat(set, name, ret, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(ret->st_mode))
         return false;
-    if (kind == CW_CACHE_NAME_WRITTEN && file_orphaned(set, name))
+    if (kind == CW_CACHE_NAME_WRITTEN && cw_cache_locked(set, name) == 0) /* its writer is dead */
         return unlinkat(set, name, 0) < 0;
     if (kind != CW_CACHE_NAME_PUT)
         return true;
     return difftime(time(NULL), ret->st_mtime) > META_S ? unlinkat(set, name, 0) < 0
-                                                        : !file_unlink_unused(set, name);
+                                                        : file_keep_used(set, name);
 }
 
-static void census_count_set(struct census *census, int root, const char *key)
+/* Returns whether no process has used a set for long. */
+static bool set_is_old(int set)
+{
+    struct stat st;
+    return fstatat(set, CW_CACHE_USED, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           difftime(time(NULL), st.st_mtime) >= EMPTY_S;
+}
+
+/* Counts the files of a set. sweep: a set that is neither used nor pinned and has no segment is removed. */
+static void census_count_set(struct census *census, int root, const char *key, bool sweep)
 {
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(set);
     double share = d ? set_likelihood(set) : 0;
+    bool kept = share < 0 || !d;
+    uint64_t bytes = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         const char *worth = strchr(e->d_name, '-');
+        bool segment = cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT;
+        kept |= segment;
         if (e->d_name[0] == '.' || !file_sweep(set, e->d_name, &st))
             continue;
-        census->used += (uint64_t)st.st_size;
-        if (cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT && worth && share >= 0)
+        bytes += (uint64_t)st.st_size;
+        if (segment && worth && share >= 0)
             census_add(census, key, e->d_name, (uint64_t)st.st_size,
                        (double)strtoull(worth + 1, NULL, 10) * share);
     }
-}
-
-/* Returns whether no process has used a set for long, and nothing is kept in it. */
-static bool set_is_forsaken(int root, const char *key)
-{
-    struct stat st;
-    bool any = false;
-    _cleanup_close_ int set = cw_cache_open_dir(root, key);
-    bool old = set >= 0 && file_stat(set, CW_CACHE_USED, &st) == 0 &&
-               difftime(time(NULL), st.st_mtime) >= EMPTY_S;
-    _cleanup_(cw_closedirp) DIR *d = old ? cw_cache_open_names(set) : NULL;
-    for (struct dirent *e; d && !any && (e = readdir(d));)
-        any = cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT || strcmp(e->d_name, CW_CACHE_PIN) == 0;
-    return d && !any;
+    /* a set that can't be removed stays, and counts */
+    if (!sweep || kept || !set_is_old(set) || cw_cache_set_remove(root, key, NULL) != 0)
+        census->used += bytes;
 }
 
 /* Counts everything below a cache directory. sweep: forsaken sets are removed. The directory is locked. */
@@ -144,20 +133,15 @@ static void census_take(int root, struct census *census, bool sweep)
 {
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(root);
     *census = (struct census){0};
-    for (struct dirent *e; d && (e = readdir(d));) {
-        struct cw_error ignored = {0}; /* a set that can't be removed stays, and counts */
-        if (cw_cache_is_set(e->d_name) && (!sweep || !set_is_forsaken(root, e->d_name) ||
-                                           cw_cache_set_remove(root, e->d_name, &ignored) != 0))
-            census_count_set(census, root, e->d_name);
-    }
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (cw_cache_is_set(e->d_name))
+            census_count_set(census, root, e->d_name, sweep);
 }
 
 static void census_deinit(struct census *census)
 {
-    for (size_t i = 0; i < census->n; i++) {
-        free(census->files[i].set);
+    for (size_t i = 0; i < census->n; i++)
         free(census->files[i].name);
-    }
     free(census->files);
 }
 
@@ -253,29 +237,27 @@ static int room_make(struct cw_cache_room *room, uint64_t bytes, uint64_t value)
 }
 
 /* Makes a file under a temporary name, locked and of its full size. The directory is locked. */
-static int file_create(int set, uint64_t size, char **ret_name, int *ret_fd)
+static int file_create(int set, uint64_t size, char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd)
 {
     uint64_t id = 0;
-    char name[64];
     (void)!getrandom(&id, sizeof(id), 0);
-    snprintf(name, sizeof(name), CW_CACHE_TEMPORARY "%016" PRIx64, id);
-    _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL);
-    int e = fd < 0 ? -fd : 0;
+    snprintf(ret_name, CW_CACHE_TEMPORARY_SIZE, CW_CACHE_TEMPORARY "%016" PRIx64, id);
+    _cleanup_close_ int fd = cw_cache_open_file(set, ret_name, O_RDWR | O_CREAT | O_EXCL);
+    if (fd < 0)
+        return fd;
     /* The lock says that a process writes the file; until it is taken, the directory's lock keeps others from
      * removing it as an orphan. */
-    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0))
-        e = errno;
-    if (!e && !(*ret_name = strdup(name)))
-        e = ENOMEM;
-    if (e && fd >= 0)
-        (void)unlinkat(set, name, 0);
-    if (!e)
-        *ret_fd = CW_STEAL_FD(fd);
-    return -e;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0) {
+        int e = errno;
+        (void)unlinkat(set, ret_name, 0);
+        return -e;
+    }
+    *ret_fd = CW_STEAL_FD(fd);
+    return 0;
 }
 
-int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value, char **ret_name,
-                          int *ret_fd)
+int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value,
+                          char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd)
 {
     int r = cw_cache_room_lock(room);
     if (r < 0)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cache/files.h"
 #include "cache/monitor.h"
 
 struct cw_cache_room {
@@ -15,7 +16,7 @@ struct cw_cache_room {
     uint64_t wanted_quota;        /* bytes; 0: what is there and half of what is free, as that changes */
     size_t wanted_segment;        /* bytes */
     int dir_fd;                   /* -1: the directory is not open yet */
-    int lock_fd;                  /* locked by whoever publishes or evicts; -1: not needed yet */
+    int lock_fd;                  /* locked by the process that publishes or evicts; -1: not needed yet */
     uint64_t first_used;          /* bytes of all files when the directory was opened */
     atomic_uint_fast64_t quota;   /* bytes; 0: not known yet */
     atomic_size_t segment_bytes;  /* of a full segment: less than wanted_segment where the quota is small */
@@ -35,6 +36,6 @@ int cw_cache_room_lock(struct cw_cache_room *room) _must_check_;
 void cw_cache_room_unlock(const struct cw_cache_room *room);
 /* Makes a file under a temporary name in a set's directory, locked as being written, that counts as `size`
  * bytes. value: microseconds of computing per MiB of it; clearly less valuable segments are evicted. 0; 1:
- * there is no room; a negative errno. *ret_name is new. */
-int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value, char **ret_name,
-                          int *ret_fd) _must_check_;
+ * there is no room; a negative errno. */
+int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value,
+                          char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd) _must_check_;

@@ -22,11 +22,9 @@
 
 struct cw_cache_segment *cw_cache_segment_new(void)
 {
-    struct cw_cache_segment *g = calloc(1, sizeof(*g));
-    if (!g)
-        return NULL;
-    pthread_rwlock_init(&g->lock, NULL);
-    g->fd = -1;
+    struct cw_cache_segment *g = malloc(sizeof(*g));
+    if (g)
+        *g = (struct cw_cache_segment){.lock = PTHREAD_RWLOCK_INITIALIZER, .fd = -1};
     return g;
 }
 
@@ -163,7 +161,7 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
         t->hash != cw_hash64(t, offsetof(struct cw_cache_trailer, hash)) || t->n > MAX_ROWS(size) ||
         t->table_offset < sizeof(h) || t->table_offset != size - sizeof(*t) - t->n * sizeof(**ret))
         return 1;
-    struct cw_cache_row *rows = malloc(t->n * sizeof(*rows) + 1);
+    _cleanup_free_ struct cw_cache_row *rows = malloc(t->n * sizeof(*rows) + 1);
     if (!rows)
         return -ENOMEM;
     r = cw_cache_read_at(fd, t->table_offset, rows, t->n * sizeof(*rows));
@@ -177,11 +175,9 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
             r = 1;
         end = rows[i].offset + cw_cache_entry_bytes(rows[i].stored);
     }
-    if (r != 0) {
-        free(rows);
+    if (r != 0)
         return r;
-    }
-    *ret = rows;
+    *ret = CW_STEAL(rows);
     *ret_n = t->n;
     return 0;
 }

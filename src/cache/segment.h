@@ -8,9 +8,6 @@
 #include "base/map.h"
 #include "cache/format.h"
 
-struct cw_file;
-struct cw_mapped;
-
 struct cw_cache_segment {
     struct cw_map_node node; /* in cw_cache_set.names once it has a name; the store's thread only */
     char *name;              /* in the set's directory, once published */

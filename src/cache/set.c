@@ -11,18 +11,25 @@
 struct cw_cache_set *cw_cache_set_new(struct cw_cache *c, struct cw_hash128 key, const char *meta,
                                       struct cw_error *err)
 {
-    struct cw_cache_set *s = calloc(1, sizeof(*s));
-    if (!s || !(s->meta = strdup(meta))) {
-        free(s);
+    _cleanup_free_ char *copy = strdup(meta);
+    struct cw_cache_set *s = copy ? malloc(sizeof(*s)) : NULL;
+    if (!s) {
         cw_error_nomem(err, sizeof(*s), "a cache");
         return NULL;
     }
-    s->cache = c;
-    s->key = key;
-    s->refs = 1;
-    s->dir_fd = s->used_fd = s->writing.direct_fd = -1;
-    s->opened_ns = s->touched_ns = cw_now_ns();
-    cw_cache_index_init(&s->index);
+    *s = (struct cw_cache_set){
+        .cache = c,
+        .key = key,
+        .meta = CW_STEAL(copy),
+        .refs = 1,
+        .dir_fd = -1,
+        .used_fd = -1,
+        .opened_ns = cw_now_ns(),
+        .touched_ns = cw_now_ns(),
+        .writing.direct_fd = -1,
+        .index = CW_CACHE_INDEX,
+    };
+    cw_hash128_print(key, s->name);
     return s;
 }
 
@@ -33,8 +40,6 @@ void cw_cache_set_free(struct cw_cache_set *s)
     cw_cache_index_deinit(&s->index);
     cw_map_deinit(&s->names);
     free(s->writing.rows);
-    free(s->writing.temporary);
-    free(s->dir);
     free(s->meta);
     free(s->profile);
     free(s);

@@ -15,7 +15,8 @@
 struct cw_cache_set {
     struct cw_cache *cache;
     struct cw_hash128 key;
-    char *meta; /* JSON for people */
+    char name[33]; /* of its directory: the key in hex digits */
+    char *meta;    /* JSON for people */
     struct cw_cache_index index;
     /* guarded by the cache's mutex: */
     struct cw_link link; /* in the cache's list */
@@ -25,8 +26,7 @@ struct cw_cache_set {
     bool profile_changed;           /* the profile is to be written */
     bool tried;                     /* opening the set has succeeded or failed */
     /* the store's thread only: */
-    char *dir;                /* path; NULL: the set is not open */
-    int dir_fd;               /* -1: none */
+    int dir_fd;               /* -1: the set is not open */
     int used_fd;              /* of CW_CACHE_USED, locked shared; -1: none */
     struct cw_map names;      /* of published segments */
     int64_t scanned_mtime_ns; /* of the directory, when it was listed last */
@@ -39,7 +39,7 @@ struct cw_cache_set {
 /* Makes a set with one reference. NULL: out of memory. */
 struct cw_cache_set *cw_cache_set_new(struct cw_cache *c, struct cw_hash128 key, const char *meta,
                                       struct cw_error *err);
-/* By the store's thread, once nobody else refers to the set. */
+/* By the store's thread, once no other thread refers to the set. */
 void cw_cache_set_free(struct cw_cache_set *s);
 
 /* ---- set_dir.c: the store's thread ---- */

@@ -45,12 +45,10 @@ static struct cw_cache_segment *set_find_segment(const struct cw_cache_set *s, c
 static void set_load_segment(struct cw_cache_set *s, const char *name)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
+    _cleanup_free_ char *path = NULL;
     struct cw_cache_trailer trailer;
-    struct cw_error err = {0};
     struct stat st;
     size_t n = 0;
-    uint32_t number;
-    _cleanup_free_ char *path = NULL;
     _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, name, O_RDONLY);
     if (fd < 0 && fd != -CW_CACHE_NO_FILE) /* it was removed meanwhile */
         return;
@@ -58,30 +56,29 @@ static void set_load_segment(struct cw_cache_set *s, const char *name)
     if (fd < 0)
         cw_cache_monitor_trouble(&s->cache->monitor, NULL, name, CW_CACHE_NO_FILE);
     struct cw_cache_segment *g = cw_cache_segment_new();
-    bool ok = g && (g->name = strdup(name)) &&
-              (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
-                          cw_cache_segment_file(path, &st, &g->file, &err) == 0));
-    if (!ok || r < 0) {
+    bool ok = r >= 0 && g && (g->name = strdup(name)) &&
+              (r != 0 || (asprintf(&path, "%s/%s/%s", s->cache->dir, s->name, name) >= 0 &&
+                          cw_cache_segment_file(path, &st, &g->file, NULL) == 0));
+    if (!ok || cw_cache_index_add_segment(&s->index, g) < 0) {
         cw_cache_segment_free(g);
         return;
     }
     g->seen = true;
+    cw_cache_set_name_segment(s, g);
     if (r == 1) {
         atomic_fetch_add(&s->cache->counters.bad, 1);
         atomic_store(&g->dead, true);
     }
-    if (cw_cache_index_add_segment(&s->index, g, &number, &err) == 0) {
-        cw_cache_set_name_segment(s, g);
-        if (r == 0)
-            /* without memory for the index, its entries are computed again */
-            (void)!cw_cache_index_insert(&s->index, number, rows, n, &err);
-    }
+    /* without memory for the index, its entries are computed again */
+    (void)!cw_cache_index_insert(&s->index, g, rows, n);
 }
 
-/* Marks the segments whose names are in the directory, and loads new ones. False: not all names could be
- * read. */
-static bool set_read_names(struct cw_cache_set *s, DIR *d)
+/* Loads new segments, and marks those as dead whose names are in the directory no more. */
+static void set_list(struct cw_cache_set *s)
 {
+    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
+    if (!d)
+        return;
     for (struct dirent *e; errno = 0, (e = readdir(d));) {
         if (cw_cache_name(e->d_name) != CW_CACHE_NAME_SEGMENT)
             continue;
@@ -91,35 +88,26 @@ static bool set_read_names(struct cw_cache_set *s, DIR *d)
         else
             set_load_segment(s, e->d_name);
     }
-    return errno == 0;
-}
-
-static void set_list(struct cw_cache_set *s)
-{
-    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
-    if (!d)
-        return;
-    for (uint32_t i = 0; i < s->index.n_segments; i++)
-        s->index.segments[i]->seen = s->index.segments[i]->fd >= 0;
-    bool all = set_read_names(s, d);
-    for (uint32_t i = 0; i < s->index.n_segments && all; i++)
-        if (!s->index.segments[i]->seen)
-            atomic_store(&s->index.segments[i]->dead, true);
+    bool all = errno == 0;
+    for (size_t i = 0; i < s->index.n_segments; i++) {
+        struct cw_cache_segment *g = s->index.segments[i];
+        if (all && !g->seen && g->fd < 0)
+            atomic_store(&g->dead, true);
+        g->seen = false;
+    }
 }
 
 void cw_cache_set_scan(struct cw_cache_set *s)
 {
     struct stat st;
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
     if (fstat(s->dir_fd, &st) < 0)
         return;
     int64_t mtime = cw_timespec_ns(&st.st_mtim);
-    if (mtime != s->scanned_mtime_ns || cw_timespec_ns(&wall) - mtime <= MTIME_GRAIN_NS) {
+    if (mtime != s->scanned_mtime_ns || (int64_t)cw_clock_ns(CLOCK_REALTIME) - mtime <= MTIME_GRAIN_NS) {
         set_list(s);
         s->scanned_mtime_ns = mtime;
     }
-    for (uint32_t i = 0; i < s->index.n_segments; i++)
+    for (size_t i = 0; i < s->index.n_segments; i++)
         cw_cache_segment_let_go(s->index.segments[i]);
 }
 
@@ -130,8 +118,9 @@ void cw_cache_set_scan(struct cw_cache_set *s)
  * file are to be made again. Where the file can't be written, other processes may take the set for unused and
  * remove it; its entries are then computed again.
  */
-static int set_mark_used(struct cw_cache_set *s, const char *name)
+static int set_mark_used(struct cw_cache_set *s)
 {
+    char path[64];
     struct stat ours, there;
     _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDWR | O_CREAT);
     if (fd == -CW_CACHE_NO_FILE || fd == -ENOENT)
@@ -140,28 +129,25 @@ static int set_mark_used(struct cw_cache_set *s, const char *name)
         fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDONLY);
     if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &ours) < 0)
         return 0;
-    _cleanup_free_ char *path = NULL;
-    if (asprintf(&path, "%s/" CW_CACHE_USED, name) < 0)
-        path = NULL;
-    if (!path || fstatat(s->cache->room.dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
-        ours.st_ino != there.st_ino)
-        return path ? 1 : -ENOMEM;
+    snprintf(path, sizeof(path), "%s/" CW_CACHE_USED, s->name);
+    if (fstatat(s->cache->room.dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino)
+        return 1;
     (void)futimens(fd, NULL);
     s->used_fd = CW_STEAL_FD(fd);
     return 0;
 }
 
 /* Opens the directory, which is made if need be, and marks it as used. */
-static int set_open_dir(struct cw_cache_set *s, const char *name)
+static int set_open_dir(struct cw_cache_set *s)
 {
     int r;
     do {
         cw_closep(&s->dir_fd);
-        int e = mkdirat(s->cache->room.dir_fd, name, 0777) < 0 ? errno : 0;
-        s->dir_fd = cw_cache_open_dir(s->cache->room.dir_fd, name);
+        int e = mkdirat(s->cache->room.dir_fd, s->name, 0777) < 0 ? errno : 0;
+        s->dir_fd = cw_cache_open_dir(s->cache->room.dir_fd, s->name);
         if (s->dir_fd < 0)
             return s->dir_fd == -ENOENT && e ? -e : s->dir_fd;
-        r = set_mark_used(s, name);
+        r = set_mark_used(s);
     } while (r == 1);
     return r;
 }
@@ -169,18 +155,11 @@ static int set_open_dir(struct cw_cache_set *s, const char *name)
 int cw_cache_set_enter(struct cw_cache_set *s)
 {
     struct cw_cache *c = s->cache;
-    char name[33];
-    char *dir;
     struct stat st;
-    cw_hash128_print(s->key, name);
-    if (asprintf(&dir, "%s/%s", c->dir, name) < 0)
-        return -ENOMEM;
     cw_throttle_read(CW_THROTTLE_STORE_DIR, 0);
-    int r = set_open_dir(s, name);
+    int r = set_open_dir(s);
     if (r < 0) {
         cw_closep(&s->dir_fd);
-        s->dir_fd = -1;
-        free(dir);
         return r;
     }
     if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -193,7 +172,6 @@ int cw_cache_set_enter(struct cw_cache_set *s)
         else
             s->profile = profile;
     }
-    s->dir = dir;
     s->scanned_mtime_ns = INT64_MIN;
     cw_cache_set_scan(s);
     return 0;

@@ -27,20 +27,18 @@
 static void set_open(struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache *c = s->cache;
-    char name[33];
-    if (s->dir || now < s->backoff.until_ns || c->room.dir_fd < 0)
+    if (s->dir_fd >= 0 || now < s->backoff.until_ns || c->room.dir_fd < 0)
         return;
     cw_cache_monitor_step(&c->monitor, "opening a set");
     int r = cw_cache_set_enter(s);
     cw_cache_monitor_step(&c->monitor, NULL);
-    cw_hash128_print(s->key, name);
     if (r < 0)
-        cw_cache_monitor_trouble(&c->monitor, &s->backoff, name, -r);
+        cw_cache_monitor_trouble(&c->monitor, &s->backoff, s->name, -r);
     else
         s->backoff.ns = 0;
 }
 
-/* Queues the set's current chunk where it is old, or nobody adds to it any more. Mutex held. */
+/* Queues the set's current chunk where it is old, or no user is left that could add to it. Mutex held. */
 static void set_seal(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache_chunk *k = s->current;
@@ -48,14 +46,14 @@ static void set_seal(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
     if (!k || (!c->flush && !c->stop && s->refs > 2 && now - k->since_ns < WRITE_NS))
         return;
     s->current = NULL;
-    cw_cache_queue_push(&c->queue, k);
+    cw_list_add(&c->queue.full, &k->link);
 }
 
 /* Publishes, touches and scans a set where that is due. Mutex not held. */
 static void set_tend(struct cw_cache_set *s, uint64_t now, bool flush, bool last)
 {
     struct cw_cache *c = s->cache;
-    if (!s->dir)
+    if (s->dir_fd < 0)
         return;
     cw_cache_monitor_step(&c->monitor, "publishing a segment");
     if (s->writing.segment && (flush || last ||
@@ -168,34 +166,33 @@ void *cw_cache_main(void *arg)
         struct cw_cache_chunk *k = cw_cache_queue_pop(&c->queue);
         if (k) {
             bool late = closing && now - closing > cw_cost_patience_ns(CLOSE_NS);
-            uint64_t cost_us;
             pthread_mutex_unlock(&c->monitor.mutex);
             if (late)
-                atomic_fetch_add(&c->counters.skipped, cw_cache_chunk_entries(k, &cost_us));
+                atomic_fetch_add(&c->counters.skipped, k->n);
             else
                 cw_cache_write(k);
             pthread_mutex_lock(&c->monitor.mutex);
             k->set->refs--;
-            cw_cache_queue_reuse(&c->queue, k);
+            cw_list_add(&c->queue.spares, &k->link);
             pthread_cond_broadcast(&c->monitor.progress);
             if (cw_now_ns() - tended < SCAN_NS)
                 continue;
         }
-        bool all = flush || cw_now_ns() - tended >= SCAN_NS, written = !c->queue.head;
+        bool all = flush || cw_now_ns() - tended >= SCAN_NS, written = cw_list_empty(&c->queue.full);
         tend_sets(c, cw_now_ns(), all, flush);
         if (all)
             tended = cw_now_ns();
-        if (flush && written && !c->queue.head) {
+        if (flush && written && cw_list_empty(&c->queue.full)) {
             c->flush = false;
             pthread_cond_broadcast(&c->monitor.progress);
         }
-        if (c->stop && !c->queue.head && cw_list_empty(&c->sets))
+        if (c->stop && cw_list_empty(&c->queue.full) && cw_list_empty(&c->sets))
             break;
         if (k || (!c->stop && has_new_set(c)))
             continue;
         (void)cw_cond_wait(&c->monitor.work, &c->monitor.mutex, cw_now_ns() + WRITE_NS / 2);
     }
-    c->state = CW_CACHE_ENDED;
+    c->ended = true;
     pthread_cond_broadcast(&c->monitor.progress);
     pthread_mutex_unlock(&c->monitor.mutex);
     cw_cache_release(c);

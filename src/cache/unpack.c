@@ -11,12 +11,6 @@ struct cw_cache_unpacker {
     ZSTD_DCtx *context;
 };
 
-void cw_cache_unpackers_init(struct cw_cache_unpackers *l)
-{
-    *l = (struct cw_cache_unpackers){0};
-    pthread_mutex_init(&l->mutex, NULL);
-}
-
 void cw_cache_unpackers_deinit(struct cw_cache_unpackers *l)
 {
     while (l->idle) {

@@ -5,16 +5,14 @@
 
 #include "base/error.h"
 
-struct cw_cache_unpacker;
-
 struct cw_cache_unpackers {
     pthread_mutex_t mutex;
     struct cw_cache_unpacker *idle; /* guarded by mutex */
 };
 
-void cw_cache_unpackers_init(struct cw_cache_unpackers *l);
+#define CW_CACHE_UNPACKERS {.mutex = PTHREAD_MUTEX_INITIALIZER}
 void cw_cache_unpackers_deinit(struct cw_cache_unpackers *l);
-/* Returns an unpacker that nobody else uses until it is put back; NULL: out of memory. */
+/* Returns an unpacker for the caller alone, until it is put back; NULL: out of memory. */
 struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache_unpackers *l, struct cw_error *err);
 /* Accepts NULL. */
 void cw_cache_unpacker_put(struct cw_cache_unpackers *l, struct cw_cache_unpacker *u);

@@ -19,25 +19,16 @@
 #include "storage/file.h"
 #include "storage/throttle.h"
 
-static void writing_close_direct(struct cw_cache_writing *w)
-{
-    cw_closep(&w->direct_fd);
-    w->direct_fd = -1;
-}
-
 /* Drops the segment that is being written. Its entries were counted as kept, and are lost. */
 static void writing_give_up(struct cw_cache_set *s)
 {
     struct cw_cache_writing *w = &s->writing;
-    if (!w->segment)
-        return;
     atomic_fetch_sub(&s->cache->counters.kept, w->n);
     atomic_fetch_add(&s->cache->counters.refused, w->n);
-    writing_close_direct(w);
+    cw_closep(&w->direct_fd);
     atomic_store(&w->segment->dead, true);
     cw_cache_segment_written(w->segment, NULL, NULL);
     (void)unlinkat(s->dir_fd, w->temporary, 0);
-    free(CW_STEAL(w->temporary));
     w->segment = NULL;
 }
 
@@ -46,33 +37,32 @@ static int writing_begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
 {
     struct cw_cache_writing *w = &s->writing;
     const struct cw_cache_header h = {.magic = CW_CACHE_MAGIC, .version = CW_CACHE_VERSION, .set = s->key};
-    struct cw_error err = {0};
     uint64_t reserve = CW_MAX((uint64_t)atomic_load(&s->cache->room.segment_bytes), CW_CACHE_BLOCK + bytes);
-    int fd = -1, r = cw_cache_room_reserve(&s->cache->room, s->dir_fd, reserve, value, &w->temporary, &fd);
+    char temporary[CW_CACHE_TEMPORARY_SIZE];
+    int fd, r = cw_cache_room_reserve(&s->cache->room, s->dir_fd, reserve, value, temporary, &fd);
     if (r != 0)
         return r;
     struct cw_cache_segment *g = cw_cache_segment_new();
     r = g ? cw_cache_write_at(fd, 0, &h, sizeof(h)) : -ENOMEM;
-    if (r == 0) {
-        g->fd = fd;
-        fd = -1;
-        if (cw_cache_index_add_segment(&s->index, CW_STEAL(g), &w->number, &err) < 0)
-            r = -ENOMEM;
-    }
+    if (r == 0 && cw_cache_index_add_segment(&s->index, g) < 0)
+        r = -ENOMEM;
     if (r < 0) {
-        cw_closep(&fd);
+        close(fd);
         cw_cache_segment_free(g);
-        (void)unlinkat(s->dir_fd, w->temporary, 0);
-        free(CW_STEAL(w->temporary));
+        (void)unlinkat(s->dir_fd, temporary, 0);
         return r;
     }
-    w->segment = s->index.segments[w->number];
-    w->direct_fd = cw_cache_open_file(s->dir_fd, w->temporary, O_WRONLY | O_DIRECT);
-    w->size = CW_CACHE_BLOCK;
-    w->reserved = reserve;
-    w->n = 0;
-    w->cost_us = w->filled = 0;
-    w->since_ns = cw_now_ns();
+    g->fd = fd;
+    *w = (struct cw_cache_writing){
+        .segment = g,
+        .direct_fd = cw_cache_open_file(s->dir_fd, temporary, O_WRONLY | O_DIRECT),
+        .size = CW_CACHE_BLOCK,
+        .reserved = reserve,
+        .rows = w->rows,
+        .capacity = w->capacity,
+        .since_ns = cw_now_ns(),
+    };
+    memcpy(w->temporary, temporary, sizeof(temporary));
     return 0;
 }
 
@@ -91,7 +81,6 @@ void cw_cache_publish(struct cw_cache_set *s)
 {
     struct cw_cache_writing *w = &s->writing;
     struct cw_cache *c = s->cache;
-    struct cw_error err = {0};
     struct stat st;
     uint64_t id = 0;
     _cleanup_free_ char *name = NULL, *path = NULL;
@@ -99,17 +88,15 @@ void cw_cache_publish(struct cw_cache_set *s)
     if (!w->segment)
         return;
     cw_crash_point("cache-publish");
-    writing_close_direct(w);
+    cw_closep(&w->direct_fd);
     int64_t end = w->n ? cw_cache_table_write(w->segment->fd, w->size, w->rows, w->n, w->cost_us) : -ENODATA;
     (void)!getrandom(&id, sizeof(id), 0);
     /* the name holds the value of the segment: microseconds of computing per MiB */
-    if (asprintf(&name, "%016" PRIx64 "-%" PRIu64 CW_CACHE_SUFFIX, id,
-                 w->cost_us * ((uint64_t)1 << 20) / CW_MAX(w->filled, 1)) < 0)
-        name = NULL;
-    if (name && asprintf(&path, "%s/%s", s->dir, name) < 0)
-        path = NULL;
-    bool ok = end >= 0 && path && fstat(w->segment->fd, &st) == 0 &&
-              cw_cache_segment_file(path, &st, &file, &err) == 0;
+    bool ok = end >= 0 &&
+              asprintf(&name, "%016" PRIx64 "-%" PRIu64 CW_CACHE_SUFFIX, id,
+                       w->cost_us * ((uint64_t)1 << 20) / CW_MAX(w->filled, 1)) >= 0 &&
+              asprintf(&path, "%s/%s/%s", c->dir, s->name, name) >= 0 && fstat(w->segment->fd, &st) == 0 &&
+              cw_cache_segment_file(path, &st, &file, NULL) == 0;
     cw_crash_point("cache-rename");
     if (ok && (end = writing_rename(s, name)) < 0)
         ok = false;
@@ -124,26 +111,19 @@ void cw_cache_publish(struct cw_cache_set *s)
     cw_cache_segment_written(w->segment, CW_STEAL(name), file);
     cw_cache_set_name_segment(s, w->segment);
     atomic_fetch_add(&c->counters.published, 1);
-    free(CW_STEAL(w->temporary));
     cw_cache_probe(s, CW_STEAL(w->segment)->name);
 }
 
 /* Writes past the page cache, unless the file system refuses that, which some do only at the first write. */
-static int writing_write(struct cw_cache_writing *w, const uint8_t *data, size_t bytes)
-{
-    cw_throttle_write(CW_THROTTLE_STORE, bytes);
-    int r = w->direct_fd >= 0 ? cw_cache_write_at(w->direct_fd, w->size, data, bytes) : -EINVAL;
-    if (r != -EINVAL)
-        return r;
-    writing_close_direct(w);
-    return cw_cache_write_at(w->segment->fd, w->size, data, bytes);
-}
-
-static int writing_write_timed(struct cw_cache *c, struct cw_cache_writing *w, const uint8_t *data,
-                               size_t bytes)
+static int writing_write(struct cw_cache *c, struct cw_cache_writing *w, const uint8_t *data, size_t bytes)
 {
     uint64_t start = cw_cost_now_ns(), delay_ns = cw_cost_delay_ns();
-    int r = writing_write(w, data, bytes);
+    cw_throttle_write(CW_THROTTLE_STORE, bytes);
+    int r = w->direct_fd >= 0 ? cw_cache_write_at(w->direct_fd, w->size, data, bytes) : -EINVAL;
+    if (r == -EINVAL) {
+        cw_closep(&w->direct_fd);
+        r = cw_cache_write_at(w->segment->fd, w->size, data, bytes);
+    }
     uint64_t passed_ns = cw_cost_now_ns() - start;
     delay_ns = cw_cost_delay_ns() - delay_ns; /* time without a CPU is not the storage's */
     if (r == 0)
@@ -155,7 +135,6 @@ static int writing_write_timed(struct cw_cache *c, struct cw_cache_writing *w, c
 static int writing_add(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t n, uint64_t cost_us)
 {
     struct cw_cache_writing *w = &s->writing;
-    struct cw_error err = {0};
     uint64_t value = cost_us * ((uint64_t)1 << 20) / k->used,
              table = (w->n + n) * sizeof(*w->rows) + sizeof(struct cw_cache_trailer);
     size_t bytes = CW_ALIGN_UP(k->used, CW_CACHE_BLOCK);
@@ -170,7 +149,7 @@ static int writing_add(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
         return -ENOMEM;
     cw_crash_point("cache-write");
     memset(k->data + k->used, 0, bytes - k->used);
-    r = writing_write_timed(s->cache, w, k->data, bytes);
+    r = writing_write(s->cache, w, k->data, bytes);
     if (r < 0)
         return r;
     size_t first = w->n;
@@ -185,7 +164,7 @@ static int writing_add(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
     w->filled += k->used;
     w->cost_us += cost_us;
     /* without memory for the index, other processes find the entries */
-    (void)!cw_cache_index_insert(&s->index, w->number, w->rows + first, n, &err);
+    (void)!cw_cache_index_insert(&s->index, w->segment, w->rows + first, n);
     return 0;
 }
 
@@ -193,26 +172,25 @@ void cw_cache_write(struct cw_cache_chunk *k)
 {
     struct cw_cache_set *s = k->set;
     struct cw_cache *c = s->cache;
-    uint64_t now = cw_now_ns(), start = cw_cost_now_ns(), cost_us = 0;
-    size_t n = cw_cache_chunk_entries(k, &cost_us);
-    bool paused = !s->dir || now < s->backoff.until_ns;
+    uint64_t now = cw_now_ns(), start = cw_cost_now_ns();
+    bool paused = s->dir_fd < 0 || now < s->backoff.until_ns;
     int r = 1;
     if (!paused) {
         cw_cache_monitor_step(&c->monitor, "writing entries");
         struct cw_cache_chunk *packed = cw_cache_pack(s, k);
-        r = writing_add(s, packed, n, cost_us);
+        r = writing_add(s, packed, k->n, k->cost_us);
         cw_cache_monitor_step(&c->monitor, NULL);
         if (r == 0)
             atomic_fetch_add(&c->counters.bytes_stored, packed->used);
     }
     if (r == 0) {
         s->backoff.ns = 0;
-        atomic_fetch_add(&c->counters.kept, n);
+        atomic_fetch_add(&c->counters.kept, k->n);
         atomic_fetch_add(&c->counters.bytes_written, k->used);
         atomic_fetch_add(&c->counters.write_ns, cw_cost_now_ns() - start);
         return;
     }
-    atomic_fetch_add(&c->counters.refused, n);
+    atomic_fetch_add(&c->counters.refused, k->n);
     if (paused)
         return;
     if (r < 0)

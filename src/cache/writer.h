@@ -6,16 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cache/files.h"
+
 struct cw_cache_chunk;
-struct cw_cache_row;
-struct cw_cache_segment;
 struct cw_cache_set;
 
 /* A segment under construction. */
 struct cw_cache_writing {
-    struct cw_cache_segment *segment; /* NULL: none */
-    uint32_t number;                  /* in the index */
-    char *temporary;                  /* name */
+    struct cw_cache_segment *segment;        /* NULL: none */
+    char temporary[CW_CACHE_TEMPORARY_SIZE]; /* name */
     /* Opened for direct I/O; -1: the file system can't. Kept entries are read an epoch later, and writing
      * them into the page cache would cost twenty times the CPU. */
     int direct_fd;

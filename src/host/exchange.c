@@ -35,8 +35,10 @@ enum column_word { COLUMN_KIND, COLUMN_DATA, COLUMN_TABLE, COLUMN_ITEM };
 enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
 
 _Static_assert(CW_MAX_NDIM + 2 <= TABLE_ROW, "the dims of a row fit in its entry");
+_Static_assert(HEAD * sizeof(uint64_t) == CW_EXCHANGE_PULL_BYTES, "such a request is a head");
 
-static size_t exchange_place(size_t *at, size_t bytes) /* where the next part goes */
+/* Returns the offset of the next part, which has so many bytes. */
+static size_t exchange_place(size_t *at, size_t bytes)
 {
     size_t here = CW_ALIGN_UP(*at, (size_t)ALIGN);
     *at = here + bytes;
@@ -58,7 +60,7 @@ static void request_put_words(uint8_t *to, unsigned k, uint64_t kind, size_t dat
     memcpy(to + (HEAD + (size_t)k * COLUMN) * sizeof(uint64_t), words, sizeof(words));
 }
 
-/* Both measures (to NULL) and writes, so that the two can't differ. Returns the bytes. */
+/* Writes column k, or measures it (to NULL), so that the two can't differ. Returns the offset behind it. */
 static size_t request_put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
 {
     const struct cw_exchange_column *c = &q->columns[k];
@@ -97,62 +99,46 @@ static size_t request_put_column(const struct cw_exchange_request *q, unsigned k
     }
     if (to && kind == KIND_BYTES)
         entries[q->n] = at - data;
-    if (to) {
+    if (to)
         request_put_words(to, k, kind, data, table, item);
-    }
     return at;
 }
 
-static size_t request_put(const struct cw_exchange_request *q, uint8_t *to)
+/* Writes the head, keys and marks of n_marked rows or batches unless they are NULL. Returns their bytes. */
+static size_t request_put_head(uint8_t *to, size_t n, unsigned n_columns, const uint64_t *keys,
+                               const uint8_t *check, size_t n_marked)
 {
-    size_t at = (HEAD + (size_t)q->n_columns * COLUMN) * sizeof(uint64_t), keys = 0, check = 0;
-    if (q->keys)
-        keys = exchange_place(&at, 2 * q->n * sizeof(uint64_t));
-    if (q->check)
-        check = exchange_place(&at, q->n);
-    if (to) {
-        const uint64_t head[HEAD] = {[REQUEST_ROWS] = q->n,
-                                     [REQUEST_COLUMNS] = q->n_columns,
-                                     [REQUEST_KEYS] = keys,
-                                     [REQUEST_CHECK] = check};
+    size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t),
+           keys_bytes = 2 * n_marked * sizeof(*keys), keys_at = keys ? exchange_place(&at, keys_bytes) : 0,
+           check_at = check ? exchange_place(&at, n_marked) : 0;
+    const uint64_t head[HEAD] = {[REQUEST_ROWS] = n,
+                                 [REQUEST_COLUMNS] = n_columns,
+                                 [REQUEST_KEYS] = keys_at,
+                                 [REQUEST_CHECK] = check_at};
+    if (to)
         memcpy(to, head, sizeof(head));
-        if (q->keys)
-            memcpy(to + keys, q->keys, 2 * q->n * sizeof(uint64_t));
-        if (q->check)
-            memcpy(to + check, q->check, q->n);
-    }
+    if (to && keys)
+        memcpy(to + keys_at, keys, keys_bytes);
+    if (to && check)
+        memcpy(to + check_at, check, n_marked);
+    return at;
+}
+
+size_t cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to)
+{
+    size_t at = request_put_head(to, q->n, q->n_columns, q->keys, q->check, q->n);
     for (unsigned k = 0; k < q->n_columns; k++)
         at = request_put_column(q, k, at, to);
     return at;
 }
 
-size_t cw_exchange_size(const struct cw_exchange_request *q)
+size_t cw_exchange_whole_write(const struct cw_batch *batch, const uint64_t keys[2], bool check, uint8_t *to)
 {
-    return request_put(q, NULL);
-}
-
-void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to)
-{
-    (void)request_put(q, to);
-}
-
-static size_t request_put_whole(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
-                                const uint64_t keys[2], bool check, uint8_t *to)
-{
-    size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t),
-           key_at = exchange_place(&at, 2 * sizeof(uint64_t)), check_at = exchange_place(&at, 1);
-    if (to) {
-        const uint64_t head[HEAD] = {[REQUEST_ROWS] = n,
-                                     [REQUEST_COLUMNS] = n_columns,
-                                     [REQUEST_KEYS] = key_at,
-                                     [REQUEST_CHECK] = check_at};
-        memcpy(to, head, sizeof(head));
-        memcpy(to + key_at, keys, 2 * sizeof(uint64_t));
-        to[check_at] = check;
-    }
-    for (unsigned k = 0; k < n_columns; k++) {
-        const struct cw_exchange_whole *c = &columns[k];
-        size_t entries = c->dtype == CW_BYTES ? n + 1 : TABLE_ROW,
+    const uint8_t checks[] = {check};
+    size_t at = request_put_head(to, batch->n, batch->n_components, keys, checks, 1);
+    for (unsigned k = 0; k < batch->n_components; k++) {
+        const struct cw_batch_component *c = &batch->components[k];
+        size_t entries = c->dtype == CW_BYTES ? batch->n + (size_t)1 : TABLE_ROW,
                table = exchange_place(&at, entries * sizeof(uint64_t)), data = exchange_place(&at, c->size);
         if (!to)
             continue;
@@ -160,7 +146,7 @@ static size_t request_put_whole(const struct cw_exchange_whole *columns, unsigne
         request_put_words(to, k, c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE, data, table, 0);
         if (c->dtype == CW_BYTES) {
             entry[0] = 0;
-            for (size_t i = 0; i < n; i++)
+            for (size_t i = 0; i < batch->n; i++)
                 entry[i + 1] = entry[i] + c->lengths[i];
         } else {
             entry[0] = (uint64_t)c->ndim;
@@ -171,22 +157,6 @@ static size_t request_put_whole(const struct cw_exchange_whole *columns, unsigne
             memcpy(to + data, c->data, c->size);
     }
     return at;
-}
-
-size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n)
-{
-    return request_put_whole(columns, n_columns, n, NULL, false, NULL);
-}
-
-void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
-                             const uint64_t keys[2], bool check, uint8_t *to)
-{
-    (void)request_put_whole(columns, n_columns, n, keys, check, to);
-}
-
-size_t cw_exchange_pull_size(void)
-{
-    return HEAD * sizeof(uint64_t);
 }
 
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
@@ -200,7 +170,7 @@ void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 
 /* ---- answers ---- */
 
-/* Whether n items of a size lie at an offset, aligned. */
+/* Returns whether n items lie aligned at an offset of an answer of this size. */
 static bool answer_within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
 {
     uint64_t bytes, end;
@@ -228,7 +198,6 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .data = data,
         .size = size,
         .n = head[ANSWER_ROWS],
-        .n_columns = n_columns,
         .status = data + head[ANSWER_STATUS],
         .counts = counted ? (const uint32_t *)(const void *)(data + head[ANSWER_COUNTS]) : NULL,
         .errors = (const char *)data + head[ANSWER_ERRORS],
@@ -236,29 +205,23 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
     *why = "it has another count of rows than was asked for";
-    if (ret->n > UINT32_MAX)
-        return false;
-    return counted || ret->n == n_requested;
+    return ret->n <= UINT32_MAX && (counted || ret->n == n_requested);
 }
 
-/* Sets the dims of a tensor of ret->ndim dimensions. Returns whether they are those of the type. */
-static bool answer_set_dims(const struct cw_type *type, const uint64_t *dims, struct cw_tensor *ret)
+/* Sets dims and size of a tensor of n elements. Returns whether these are dims of the type. */
+static bool answer_set_dims(const struct cw_type *type, uint64_t n, const uint64_t *dims, uint64_t ndim,
+                            struct cw_tensor *ret)
 {
+    if (ndim > CW_MAX_NDIM || (type->ndim >= 0 && ndim != (uint64_t)type->ndim) ||
+        __builtin_mul_overflow(cw_dtype_size(type->dtype), n, &ret->size))
+        return false;
+    ret->ndim = (int)ndim;
     for (int d = 0; d < ret->ndim; d++) {
         ret->dims[d] = (int64_t)dims[d];
-        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
+        if (ret->dims[d] < 0 || __builtin_mul_overflow(ret->size, dims[d], &ret->size) ||
+            (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d]))
             return false;
     }
-    return true;
-}
-
-/* Bytes of values with these dims, each checked against the type's. */
-static bool answer_dims_bytes(enum cw_dtype dtype, const uint64_t *dims, int ndim, size_t *ret)
-{
-    *ret = cw_dtype_size(dtype);
-    for (int d = 0; d < ndim; d++)
-        if (dims[d] > INT64_MAX || __builtin_mul_overflow(*ret, (size_t)dims[d], ret))
-            return false;
     return true;
 }
 
@@ -275,9 +238,8 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         size_t item = cw_type_bytes(type);
         if (!answer_within(a->size, words[COLUMN_DATA], a->n, item))
             return false;
-        ret->data = (void *)(a->data + words[COLUMN_DATA] + row * item);
-        ret->size = item;
-        ret->ndim = type->ndim;
+        *ret = (struct cw_tensor){
+            .data = (void *)(a->data + words[COLUMN_DATA] + row * item), .size = item, .ndim = type->ndim};
         memcpy(ret->dims, type->dims, sizeof(ret->dims));
         return true;
     }
@@ -287,19 +249,15 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(uint64_t), 2 * sizeof(uint64_t));
         if (entry[0] > entry[1] || words[COLUMN_DATA] > a->size || entry[1] > a->size - words[COLUMN_DATA])
             return false;
-        ret->data = (void *)(a->data + words[COLUMN_DATA] + entry[0]);
-        ret->size = entry[1] - entry[0];
+        *ret = (struct cw_tensor){.data = (void *)(a->data + words[COLUMN_DATA] + entry[0]),
+                                  .size = entry[1] - entry[0]};
         return true;
     }
     if (!answer_within(a->size, words[COLUMN_TABLE], a->n, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(entry), sizeof(entry));
-    if (entry[1] > CW_MAX_NDIM || (type->ndim >= 0 && entry[1] != (uint64_t)type->ndim) ||
-        !answer_dims_bytes(type->dtype, entry + 2, (int)entry[1], &ret->size) ||
+    if (!answer_set_dims(type, 1, entry + 2, entry[1], ret) ||
         !answer_within(a->size, entry[0], ret->size, 1))
-        return false;
-    ret->ndim = (int)entry[1];
-    if (!answer_set_dims(type, entry + 2, ret))
         return false;
     ret->data = (void *)(a->data + entry[0]);
     return true;
@@ -308,11 +266,10 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
 bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type,
                               struct cw_tensor *ret, const uint64_t **ret_offsets)
 {
-    enum cw_dtype dtype = type->dtype;
     uint64_t words[COLUMN], entry[TABLE_ROW];
     memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
     *ret = (struct cw_tensor){0};
-    if (dtype == CW_BYTES) {
+    if (type->dtype == CW_BYTES) {
         if (words[COLUMN_KIND] != KIND_BYTES ||
             !answer_within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)) ||
             words[COLUMN_DATA] > a->size)
@@ -325,26 +282,16 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
                 return false;
             before = at;
         }
-        ret->data = (void *)(a->data + words[COLUMN_DATA]);
-        ret->size = before;
+        *ret = (struct cw_tensor){.data = (void *)(a->data + words[COLUMN_DATA]), .size = before};
         return true;
     }
     if (words[COLUMN_KIND] != KIND_WHOLE || !answer_within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
-    if (entry[0] > CW_MAX_NDIM + 1 ||
-        !answer_dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
-        return false;
-    for (uint64_t d = CW_MAX_NDIM; d < entry[0]; d++) /* a batch has a dimension more than an element */
-        if (entry[1 + d] > INT64_MAX || __builtin_mul_overflow(ret->size, (size_t)entry[1 + d], &ret->size))
-            return false;
-    if (!answer_within(a->size, words[COLUMN_DATA], ret->size, 1))
-        return false;
-    ret->ndim = (int)entry[0] - 1;
-    if (entry[0] < 1 || (type->ndim >= 0 && ret->ndim != type->ndim))
-        return false;
-    if (!answer_set_dims(type, entry + 2, ret))
+    /* a batch has a dimension more than an element; without any, ndim is far beyond the most */
+    if (entry[1] != a->n || !answer_set_dims(type, a->n, entry + 2, entry[0] - 1, ret) ||
+        !answer_within(a->size, words[COLUMN_DATA], ret->size, 1))
         return false;
     ret->data = (void *)(a->data + words[COLUMN_DATA]);
-    return entry[0] >= 1 && entry[1] == a->n;
+    return true;
 }

@@ -1,8 +1,9 @@
 /*
- * Rows on their way to a host process and back: columns in shared memory, as docs/hosts.md lays them out.
- * What comes back was written by a process that runs somebody's code, so it is checked before it is used.
+ * Rows on their way to a host process and back: columns in shared memory, as docs/hosts.md lays them out. An
+ * answer was written by a process that runs the user's code, so it is checked before it is used.
  */
 #pragma once
+#include "data/batch.h"
 #include "data/block.h"
 
 struct cw_exchange_column {
@@ -20,32 +21,19 @@ struct cw_exchange_request {
     const uint8_t *check; /* by row: compute it twice; NULL: none */
 };
 
-/* Bytes that a request takes. */
-size_t cw_exchange_size(const struct cw_exchange_request *q);
-void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to);
+/* Writes a request, and returns the bytes that it takes. to NULL: writes nothing. */
+size_t cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to);
 
-/* A tensor that is a whole batch of a component, or the strings of one (lengths, then; data is all of them).
- */
-struct cw_exchange_whole {
-    enum cw_dtype dtype;
-    const void *data;
-    size_t size;
-    int ndim;
-    const int64_t *dims;     /* ndim, with the one of the batch */
-    const uint64_t *lengths; /* bytes: n */
-};
+/* Likewise, for all components of a batch as whole arrays. */
+size_t cw_exchange_whole_write(const struct cw_batch *batch, const uint64_t keys[2], bool check, uint8_t *to);
 
-size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n);
-void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
-                             const uint64_t keys[2], bool check, uint8_t *to);
-
-/* A request for up to n elements of an iterable, from the given one on. Where it keeps us waiting, `least` or
- * more will do. Those from `keep` on may be asked for again. */
+/* A request for up to n elements of an iterable, beginning with element `from`. If the iterable is slow, the
+ * host may answer with `least` or more. The host keeps the elements from `keep` on for later requests. */
 struct cw_exchange_pull {
     uint64_t from, n, least, keep;
 };
 
-size_t cw_exchange_pull_size(void);
+#define CW_EXCHANGE_PULL_BYTES 128 /* that such a request takes */
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to);
 
 enum cw_exchange_status { CW_EXCHANGE_OK, CW_EXCHANGE_DROPPED, CW_EXCHANGE_FAILED, CW_EXCHANGE_DIFFERS };
@@ -60,15 +48,15 @@ struct cw_exchange_answer {
     size_t errors_size;
     size_t n; /* rows */
     const uint64_t *columns;
-    unsigned n_columns;
 };
 
-/* False, with *why: not a well-formed answer for n_requested rows and n_columns. */
+/* Checks an answer for n_requested rows and n_columns. False: it is not well-formed; *why says why. */
 bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsigned n_columns, bool counted,
                       struct cw_exchange_answer *ret, const char **why);
-/* Row `row` of column k; false: it does not lie in the answer, or is not of the type. */
+/* Returns row `row` of column k. False: it does not lie in the answer, or is not of the type. */
 bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, size_t row,
                      struct cw_tensor *ret);
-/* Column k as a whole: its dims (with the batch's) and bytes, or its strings' offsets (n + 1). */
+/* Returns column k as a whole: its bytes and the dims of an element, or its strings and their n + 1 offsets.
+ * False: as above. */
 bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type,
                               struct cw_tensor *ret, const uint64_t **ret_offsets);

@@ -32,21 +32,18 @@ bool cw_host_alive(const struct cw_host *h)
 
 int cw_host_set_python(const char *new_python, const char *new_program, struct cw_error *err)
 {
-    char *copies[] = {strdup(new_python), strdup(new_program)};
-    if (!copies[0] || !copies[1]) {
-        free(copies[0]);
-        free(copies[1]);
+    _cleanup_free_ char *python_copy = strdup(new_python), *program_copy = strdup(new_program);
+    if (!python_copy || !program_copy)
         return cw_error_nomem(err, 0, "a path");
-    }
     CW_GUARD(&mutex);
     free(python);
     free(program);
-    python = copies[0];
-    program = copies[1];
+    python = CW_STEAL(python_copy);
+    program = CW_STEAL(program_copy);
     return 0;
 }
 
-/* Where nobody set one; new. */
+/* Returns the interpreter where none was set. New. */
 static char *pool_find_python(void)
 {
     char self[4096];
@@ -81,12 +78,12 @@ static void pool_forget_after_fork(void)
     owner = getpid();
 }
 
-/* Whether it has run functions of the pipeline only. */
+/* Returns whether a host has run functions of f's pipeline only. */
 static bool host_suits(const struct cw_host *h, const struct cw_host_function *f)
 {
     for (unsigned i = 0; i < h->n_functions; i++) {
         unsigned k = 0;
-        while (k < f->n_pipeline && f->pipeline[k] != h->identities[i])
+        while (k < f->n_pipeline && f->pipeline[k] != h->functions[i].identity)
             k++;
         if (k == f->n_pipeline)
             return false;
@@ -94,7 +91,7 @@ static bool host_suits(const struct cw_host *h, const struct cw_host_function *f
     return true;
 }
 
-/* An idle host that suits the function, one that knows it if there is one; NULL: none that can load it. */
+/* Takes an idle host that suits the function, preferably one that knows it. NULL: there is none. */
 static struct cw_host *pool_take_idle(const struct cw_host_function *f)
 {
     CW_GUARD(&mutex);
@@ -104,24 +101,19 @@ static struct cw_host *pool_take_idle(const struct cw_host_function *f)
         int i = cw_host_find(*at, f->id);
         if (!host_suits(*at, f))
             continue;
-        if (i >= 0 && !(*at)->refused[i])
+        if (i >= 0 && !(*at)->functions[i].refused)
             known = at;
         else if (i < 0 && !other)
             other = at;
     }
-    struct cw_host **best = known ? known : other, *h = best ? *best : NULL;
-    if (h)
-        *best = h->next;
-    return h;
+    struct cw_host **best = known ? known : other;
+    return best ? CW_POP(*best) : NULL;
 }
 
 static void pool_free_list(struct cw_host *list)
 {
-    while (list) {
-        struct cw_host *h = list;
-        list = h->next;
-        cw_host_free(h);
-    }
+    while (list)
+        cw_host_free(CW_POP(list));
 }
 
 /* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for
@@ -130,27 +122,26 @@ static void pool_trim(const struct cw_host_function *f)
 {
     struct cw_host *old = NULL;
     unsigned keep = cw_cpu_budget();
-    pthread_mutex_lock(&mutex);
-    pool_forget_after_fork();
-    for (struct cw_host **at = &idle; *at;) {
-        struct cw_host *h = *at;
-        bool ours = host_suits(h, f);
-        if (ours || keep > 0) {
-            keep -= !ours;
-            at = &h->next;
-            continue;
+    CW_WITH (&mutex) {
+        pool_forget_after_fork();
+        for (struct cw_host **at = &idle; *at;) {
+            bool ours = host_suits(*at, f);
+            if (ours || keep > 0) {
+                keep -= !ours;
+                at = &(*at)->next;
+                continue;
+            }
+            struct cw_host *h = CW_POP(*at);
+            h->next = old;
+            old = h;
         }
-        *at = h->next;
-        h->next = old;
-        old = h;
     }
-    pthread_mutex_unlock(&mutex);
     pool_free_list(old);
 }
 
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err)
 {
-    struct cw_error why = {0}; /* what a used host says counts only where it is the last word */
+    struct cw_error why = {0}; /* an error of a used host counts only if no other host follows */
     struct cw_host_death death;
     struct cw_host_tries tries = {0};
     bool refused = false;
@@ -168,17 +159,17 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
             *ret = h;
             return 0;
         }
-        if (r == CW_E_PIPELINE && !fresh) { /* what it has loaded or run may be why */
+        if (r == CW_E_PIPELINE && !fresh) { /* the functions that it has loaded or run may be the reason */
             cw_host_release(h);
             refused = true;
             continue;
         }
         cw_host_free(h);
-        if (r < 0 && err)
-            *err = why;
         if (r < 0)
-            return r;
-        if (fresh && cw_host_give_up(&tries, &death)) /* else it died while idle, or of age */
+            return cw_error_copy(err, &why);
+        if (fresh &&
+            cw_host_give_up(&tries,
+                            &death)) /* a used host may have died while idle, or knew too many functions */
             return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name,
                                 death.reason);
     }
@@ -197,11 +188,6 @@ void cw_host_release(struct cw_host *h)
     pool_forget_after_fork();
     h->next = idle;
     idle = h;
-}
-
-void cw_host_discard(struct cw_host *h)
-{
-    cw_host_free(h);
 }
 
 void cw_host_shutdown(void)

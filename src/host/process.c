@@ -15,25 +15,29 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/machine.h"
 #include "base/notice.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD 16 /* of ours while a host starts: apart from the numbers that it gets */
+#define FIRST_FD \
+    16 /* least number of descriptors of this process: apart from the numbers that a host gets \
+        */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5
 #define HOST_LIFE 6
 #define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
-#define END_MS 500             /* between the end of a host's socket and its own */
+#define END_MS 500             /* between the end of a host's socket and the end of its process */
 #define PROCESS_EXITING 0x4    /* PF_EXITING of the kernel, in the flags that /proc shows */
-#define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
+#define CALLS_BETWEEN_LOOKS 64 /* between two looks at the memory of a host that answers quickly */
 #define PROGRESS_WORD \
     15 /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
 #define LOAD_NS \
     (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
 #define MAX_REPLY ((size_t)64 << 10)
-#define OUTPUT_AT_ONCE ((size_t)64 << 10) /* of what it prints: then the host is looked after again */
+#define OUTPUT_AT_ONCE \
+    ((size_t)64 << 10) /* bytes of output that are read before the host is looked at again */
 #define LAST_WORDS ((size_t)1 << 20)
 
 /* Frames on the socket, both ways: docs/hosts.md */
@@ -42,8 +46,8 @@ enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_E
 struct frame {
     uint32_t kind, version;
     uint64_t id, size;
-    /* the answer has that of the question: what comes late, or from a forked copy of the host, is found out
-     */
+    /* number of the request; its answer has the same. So late answers, and those of a forked copy of the
+     * host, are recognised */
     uint64_t call;
 };
 
@@ -53,20 +57,13 @@ extern char **environ;
 
 /* ---- starting ---- */
 
-static int fd_move_above(
-    int fd) /* the same descriptor under a number that a host does not use; fd is closed */
+/* Moves a descriptor to a number that a host does not use. */
+static bool fd_move_above(int *fd)
 {
-    int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD), e = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = e;
-    return moved;
-}
-
-static void fd_close(int fd)
-{
-    if (fd >= 0)
-        close(fd);
+    int moved = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_FD);
+    cw_closep(fd);
+    *fd = moved;
+    return moved >= 0;
 }
 
 /*
@@ -77,13 +74,19 @@ static void fd_close(int fd)
  */
 static char **host_environment(void)
 {
-    static char *const own[] = {"PYTHONUNBUFFERED=1",
-                                "OMP_NUM_THREADS=1",
-                                "OPENBLAS_NUM_THREADS=1",
-                                "MKL_NUM_THREADS=1",
-                                "NUMEXPR_NUM_THREADS=1",
-                                "MALLOC_TRIM_THRESHOLD_=67108864",
-                                "MALLOC_MMAP_THRESHOLD_=33554432"};
+    static const struct {
+        const char *name;
+        char *text;
+    } own[] = {
+        {"PYTHONUNBUFFERED", "PYTHONUNBUFFERED=1"},
+        {"OMP_NUM_THREADS", "OMP_NUM_THREADS=1"},
+        {"OPENBLAS_NUM_THREADS", "OPENBLAS_NUM_THREADS=1"},
+        {"MKL_NUM_THREADS", "MKL_NUM_THREADS=1"},
+        {"NUMEXPR_NUM_THREADS", "NUMEXPR_NUM_THREADS=1"},
+        {"MALLOC_TRIM_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_=67108864"},
+        {"MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_=33554432"},
+    };
+
     size_t n = 0;
     while (environ[n])
         n++;
@@ -91,18 +94,14 @@ static char **host_environment(void)
     if (!all)
         return NULL;
     memcpy(all, environ, n * sizeof(*all));
-    for (size_t i = 0; i < CW_COUNT_OF(own); i++) {
-        size_t length = (size_t)(strchr(own[i], '=') - own[i]) + 1, k = 0;
-        while (k < n && strncmp(all[k], own[i], length) != 0)
-            k++;
-        if (k == n) /* what the user says is kept */
-            all[n++] = own[i];
-    }
+    for (size_t i = 0; i < CW_COUNT_OF(own); i++)
+        if (!getenv(own[i].name)) /* the user's value has precedence */
+            all[n++] = own[i].text;
     all[n] = NULL;
     return all;
 }
 
-static int host_spawn(const char *python, const char *program, struct cw_host *h, const int theirs[5],
+static int host_spawn(const char *python, const char *program, struct cw_host *h, const int theirs[6],
                       struct cw_error *err)
 {
     /* -P: the program's folder, a package, is not where its imports are looked for. */
@@ -123,10 +122,9 @@ static int host_spawn(const char *python, const char *program, struct cw_host *h
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     int e = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    static const int numbers[] = {HOST_SOCKET, HOST_IN, HOST_OUT, HOST_LIFE, 1};
+    static const int numbers[] = {HOST_SOCKET, HOST_IN, HOST_OUT, HOST_LIFE, 1, 2};
     for (size_t i = 0; i < CW_COUNT_OF(numbers) && !e; i++)
         e = posix_spawn_file_actions_adddup2(&actions, theirs[i], numbers[i]);
-    e = e ? e : posix_spawn_file_actions_adddup2(&actions, 1, 2);
     e = e ? e : posix_spawn_file_actions_addclosefrom_np(&actions, HOST_LIFE + 1);
     e = e ? e : posix_spawnp(&h->pid, python, &actions, &attr, argv, env);
     posix_spawn_file_actions_destroy(&actions);
@@ -143,7 +141,7 @@ static int host_spawn(const char *python, const char *program, struct cw_host *h
 
 static int host_shared_memory(const char *name)
 {
-    int fd = fd_move_above(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd >= 0) /* what one side has mapped, the other can't take away */
         (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
     return fd;
@@ -155,27 +153,27 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     struct cw_host *h = calloc(1, sizeof(*h));
     if (!h)
         return cw_error_nomem(err, sizeof(*h), "a host process");
-    *h = (struct cw_host){.pidfd = -1, .share = cw_memory_total() / 2 / cw_cpu_budget()};
+    *h = (struct cw_host){
+        .pidfd = -1, .in_fd = -1, .out_fd = -1, .share = cw_memory_total() / 2 / cw_cpu_budget()};
     bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 &&
-                pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
-    int e = errno;
-    h->socket = fd_move_above(pair[0]);
-    h->output = fd_move_above(output[0]);
-    h->life = fd_move_above(life[1]);
-    h->in_fd = host_shared_memory("cachew-host-in");
-    h->out_fd = host_shared_memory("cachew-host-out");
-    int theirs[] = {fd_move_above(pair[1]), h->in_fd, h->out_fd, fd_move_above(life[0]),
-                    fd_move_above(output[1])};
-    made = made && h->socket >= 0 && h->output >= 0 && h->life >= 0 && h->in_fd >= 0 && h->out_fd >= 0 &&
-           theirs[0] >= 0 && theirs[3] >= 0 && theirs[4] >= 0;
+                pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0 &&
+                (h->in_fd = host_shared_memory("cachew-host-in")) >= 0 &&
+                (h->out_fd = host_shared_memory("cachew-host-out")) >= 0;
+    int *const all[] = {&pair[0], &pair[1], &output[0], &output[1],
+                        &life[0], &life[1], &h->in_fd,  &h->out_fd};
+    for (size_t i = 0; made && i < CW_COUNT_OF(all); i++)
+        made = fd_move_above(all[i]);
+    h->socket = pair[0];
+    h->output = output[0];
+    h->life = life[1];
+    const int theirs[] = {pair[1], h->in_fd, h->out_fd, life[0], output[1], output[1]};
     int r = made ? host_spawn(python, program, h, theirs, err)
-                 : cw_error_errno(err, CW_E_IO, e,
+                 : cw_error_errno(err, CW_E_IO, errno,
                                   "can't make what a host process needs (descriptors, shared memory)");
-    fd_close(theirs[0]);
-    fd_close(theirs[3]);
-    fd_close(theirs[4]);
-    if (r >= 0)
-        (void)fcntl(h->output, F_SETFL, O_NONBLOCK);
+    cw_closep(&pair[1]);
+    cw_closep(&output[1]);
+    cw_closep(&life[0]);
+    (void)fcntl(h->output, F_SETFL, O_NONBLOCK);
     if (r < 0)
         cw_host_free(h);
     else
@@ -187,12 +185,9 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
 
 static void host_print_line(struct cw_host *h)
 {
-    char text[sizeof(h->line) + 160];
-    int n = snprintf(text, sizeof(text), "[host %d, %s] %.*s\n", (int)h->pid,
-                     h->running ? h->running : "starting", (int)h->n_line, h->line);
-    n = CW_MIN(n, (int)sizeof(text) - 1);
-    cw_notice_line(text, (size_t)n);
-    for (size_t i = 0; i < h->n_line + 1; i++) { /* the end of it is kept, for error messages */
+    cw_notice("[host %d, %s] %.*s", (int)h->pid, h->running ? h->running : "starting", (int)h->n_line,
+              h->line);
+    for (size_t i = 0; i < h->n_line + 1; i++) { /* the last bytes are kept for error messages */
         if (h->n_said == sizeof(h->said)) {
             memmove(h->said, h->said + sizeof(h->said) / 2, sizeof(h->said) / 2);
             h->n_said = sizeof(h->said) / 2;
@@ -202,7 +197,7 @@ static void host_print_line(struct cw_host *h)
     h->n_line = 0;
 }
 
-/* Passes on, line by line, what is there to read, up to some limit: it may print faster than we read. */
+/* Passes on the host's output line by line, up to `limit` bytes: a host may print faster than this reads. */
 static void host_forward_output(struct cw_host *h, size_t limit)
 {
     char buf[4096];
@@ -229,7 +224,8 @@ static void host_kill(struct cw_host *h)
     h->dead = true;
 }
 
-/* Waits for the process, which is dead or about to be; says what became of it. True: it was killed. */
+/* Waits for the end of the process, which is dead or about to be, and describes it in reason. Returns whether
+ * SIGKILL ended it. */
 static bool host_reap(struct cw_host *h, char reason[400])
 {
     int status = 0, at;
@@ -268,16 +264,17 @@ struct cw_host *cw_host_free(struct cw_host *h)
         munmap(h->in, h->in_size);
     if (h->out)
         munmap(h->out, h->out_size);
-    const int fds[] = {h->pidfd, h->socket, h->output, h->life, h->in_fd, h->out_fd};
+    int *const fds[] = {&h->pidfd, &h->socket, &h->output, &h->life, &h->in_fd, &h->out_fd};
     for (size_t i = 0; i < CW_COUNT_OF(fds); i++)
-        fd_close(fds[i]);
+        cw_closep(fds[i]);
     free(h);
     return NULL;
 }
 
 /* ---- talking ---- */
 
-uint64_t cw_host_resident(const struct cw_host *h)
+/* Returns resident bytes; 0: unknown. */
+static uint64_t host_resident(const struct cw_host *h)
 {
     char path[64], line[128];
     unsigned long long pages = 0;
@@ -297,7 +294,8 @@ static uint64_t host_progress(const struct cw_host *h)
                  : 0;
 }
 
-/* Fills in why there is no answer. reason: what we did to it; NULL: it ended by itself. */
+/* Kills the host if need be, and fills in why there is no answer. reason: why it is killed; NULL: it ended by
+ * itself. Returns 1. */
 static int host_died(struct cw_host *h, const char *reason, bool hung, struct cw_host_death *death)
 {
     char end[400];
@@ -322,7 +320,7 @@ static bool host_is_ending(const struct cw_host *h)
            sscanf(line, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & PROCESS_EXITING;
 }
 
-/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy
+/* The host closed its end of the socket: because it ends, or while it stays alive. On a busy
  * machine it may take long to end. */
 static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
 {
@@ -334,25 +332,30 @@ static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
     return host_died(h, r > 0 ? NULL : "closed its connection to the engine", false, death);
 }
 
-/* What has gone on since somebody began to wait for a host. */
+/* A wait for the answer of a host. */
 struct watch {
-    /* since when there was no progress; last look at the host; its progress then */
+    struct cw_host *h;
+    const struct cw_host_function *f; /* whose limits hold */
+    struct cw_host_death *death;
+    struct cw_error *err;
+    /* when its progress changed last; when it was looked at last; its progress then */
     uint64_t since, looked, at;
 };
 
-/* Looks after a host that is waited for. 1: it was ended; CW_E_INTERRUPTED: cancelled. */
-static int watch_look(struct cw_host *h, const struct cw_host_function *f, struct watch *w,
-                      struct cw_host_death *death, struct cw_error *err)
+/* Checks time, memory and cancellation of the wait. 1: the host was killed; CW_E_INTERRUPTED: cancelled. */
+static int watch_look(struct watch *w)
 {
+    struct cw_host *h = w->h;
+    const struct cw_host_function *f = w->f;
     uint64_t now = cw_now_ns();
     char reason[400];
     if (f->cancelled && f->cancelled(f->cancel_arg)) {
-        (void)host_died(h, NULL, false, death);
-        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        (void)host_died(h, NULL, false, w->death);
+        return cw_error_set(w->err, CW_E_INTERRUPTED, "interrupted");
     }
     if (now - w->looked < (uint64_t)SLICE_MS * 1000000)
         return 0;
-    uint64_t resident = cw_host_resident(h), at = host_progress(h), limit = host_memory_limit(h, f);
+    uint64_t resident = host_resident(h), at = host_progress(h), limit = host_memory_limit(h, f);
     w->looked = now;
     if (at != w->at) {
         w->at = at;
@@ -360,26 +363,26 @@ static int watch_look(struct cw_host *h, const struct cw_host_function *f, struc
     }
     if (now - w->since > f->timeout_ns) {
         snprintf(reason, sizeof(reason), "took longer than timeout_s, %.3g s", (double)f->timeout_ns / 1e9);
-        return host_died(h, reason, true, death);
+        return host_died(h, reason, true, w->death);
     }
     if (resident > limit) {
         snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu",
                  (unsigned long long)resident, (unsigned long long)limit);
-        return host_died(h, reason, false, death);
+        return host_died(h, reason, false, w->death);
     }
     return 0;
 }
 
 /* Waits until the socket can be read or written (events). 0: it can; 1: the host died, or was made to. */
-static int watch_await(struct cw_host *h, const struct cw_host_function *f, short events, struct watch *w,
-                       struct cw_host_death *death, struct cw_error *err)
+static int watch_await(struct watch *w, short events)
 {
+    struct cw_host *h = w->h;
     struct pollfd fds[] = {{.fd = h->socket, .events = events},
                            {.fd = h->output, .events = POLLIN},
                            {.fd = h->pidfd, .events = POLLIN}};
     for (;;) {
         if (poll(fds, CW_COUNT_OF(fds), SLICE_MS) < 0 && errno != EINTR)
-            return cw_error_errno(err, CW_E_IO, errno, "waiting for a host process");
+            return cw_error_errno(w->err, CW_E_IO, errno, "waiting for a host process");
         if (fds[1].revents & POLLIN)
             host_forward_output(h, OUTPUT_AT_ONCE);
         else if (fds[1].revents)
@@ -387,96 +390,80 @@ static int watch_await(struct cw_host *h, const struct cw_host_function *f, shor
         if (fds[0].revents & events)
             return 0;
         if (fds[2].revents)
-            return host_died(h, NULL, false, death);
+            return host_died(h, NULL, false, w->death);
         if (fds[0].revents)
-            return host_hung_up(h, death);
-        int r = watch_look(h, f, w, death, err);
+            return host_hung_up(h, w->death);
+        int r = watch_look(w);
         if (r != 0)
             return r;
     }
 }
 
-static struct watch watch_begin(const struct cw_host *h)
+/* Sends (POLLOUT) or receives (POLLIN) all these bytes. 1: the host died meanwhile. */
+static int watch_transfer(struct watch *w, short events, void *data, size_t size)
 {
-    uint64_t now = cw_now_ns();
-    return (struct watch){.since = now, .looked = now, .at = host_progress(h)};
-}
-
-/* 0: sent; 1: it died meanwhile. */
-static int host_send(struct cw_host *h, const struct cw_host_function *f, const void *data, size_t size,
-                     struct cw_host_death *death, struct cw_error *err)
-{
-    const uint8_t *at = data;
-    struct watch w = watch_begin(h);
+    uint8_t *at = data;
     while (size) {
-        ssize_t n = send(h->socket, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = events == POLLOUT ? send(w->h->socket, at, size, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                      : recv(w->h->socket, at, size, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-            int r = watch_await(h, f, POLLOUT, &w, death, err);
+            int r = watch_await(w, events);
             if (r != 0)
                 return r;
             continue;
         }
         if (n <= 0)
-            return host_hung_up(h, death);
+            return host_hung_up(w->h, w->death);
         at += n;
         size -= (size_t)n;
     }
     return 0;
 }
 
-/* 0: all there; 1: it died meanwhile. */
-static int host_receive_bytes(struct cw_host *h, const struct cw_host_function *f, struct watch *w,
-                              void *data, size_t size, struct cw_host_death *death, struct cw_error *err)
+/* Receives the answer to the last call; *ret_text is new where it is an error. 1: the host died. */
+static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
 {
-    uint8_t *at = data;
-    while (size) {
-        int r = watch_await(h, f, POLLIN, w, death, err);
-        if (r != 0)
-            return r;
-        ssize_t n = recv(h->socket, at, size, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            continue;
-        if (n <= 0)
-            return host_hung_up(h, death);
-        at += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
-/* The answer to a call; *ret_text is new where one came with it. */
-static int host_receive(struct cw_host *h, const struct cw_host_function *f, uint64_t call, struct frame *ret,
-                        char **ret_text, struct cw_host_death *death, struct cw_error *err)
-{
-    struct watch w = watch_begin(h);
-    int r = host_receive_bytes(h, f, &w, ret, sizeof(*ret), death, err);
+    int r = watch_transfer(w, POLLIN, ret, sizeof(*ret));
     if (r != 0)
         return r;
     if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
         (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return host_died(h, "wrote something else than an answer to the descriptor of its host", false,
-                         death);
-    if (ret->kind != FRAME_READY && ret->call != call)
-        return host_died(h, "answered another call than it was asked: did the function fork, and both go on?",
-                         false, death);
-    *ret_text = NULL;
+        return host_died(w->h, "wrote something else than an answer to the descriptor of its host", false,
+                         w->death);
+    if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
+        return host_died(w->h,
+                         "answered another call than it was asked: did the function fork, and both go on?",
+                         false, w->death);
     if (ret->kind != FRAME_ERROR)
         return 0;
-    char *text = calloc(1, ret->size + 1);
-    if (!text)
-        return cw_error_nomem(err, ret->size, "the error of a function");
-    r = host_receive_bytes(h, f, &w, text, ret->size, death, err);
-    if (r != 0)
-        free(text);
-    else
-        *ret_text = text;
+    if (!(*ret_text = calloc(1, ret->size + 1)))
+        return cw_error_nomem(w->err, ret->size, "the error of a function");
+    return watch_transfer(w, POLLIN, *ret_text, ret->size);
+}
+
+/* Sends a frame, with `size` bytes of spec behind it unless that is NULL, and receives the answer. */
+static int watch_ask(struct watch *w, enum frame_kind kind, const char *spec, size_t size, struct frame *ret,
+                     char **ret_text)
+{
+    struct cw_host *h = w->h;
+    *ret = (struct frame){
+        .kind = kind, .version = VERSION, .id = w->f->id, .size = size, .call = ++h->n_calls};
+    if (h->in) /* no row is being computed */
+        ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
+    w->since = w->looked = cw_now_ns();
+    int r = watch_transfer(w, POLLOUT, ret, sizeof(*ret));
+    if (r == 0 && spec)
+        r = watch_transfer(w, POLLOUT, (char *)spec, size);
+    do
+        r = r != 0 ? r : watch_receive(w, ret, ret_text);
+    while (r == 0 && kind == FRAME_DEFINE && ret->kind == FRAME_READY); /* it has started */
     return r;
 }
 
 int cw_host_find(const struct cw_host *h, uint64_t id)
 {
     for (unsigned i = 0; i < h->n_functions; i++)
-        if (h->functions[i] == id)
+        if (h->functions[i].id == id)
             return (int)i;
     return -1;
 }
@@ -486,27 +473,18 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
 {
     _cleanup_free_ char *text = NULL;
     struct cw_host_function loading = *f;
-    struct frame frame = {
-        .kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec), .call = ++h->n_calls};
+    struct watch w = {.h = h, .f = &loading, .death = death, .err = err};
+    struct frame frame;
     loading.timeout_ns = LOAD_NS;
     h->running = f->name;
     if (cw_host_find(h, f->id) >= 0)
         return 0;
     if (h->n_functions == CW_HOST_MAX_FUNCTIONS)
         return host_died(h, "knew too many functions", false, death);
-    if (h->in) /* no row is being computed */
-        ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
-    int r = host_send(h, &loading, &frame, sizeof(frame), death, err);
-    if (r == 0)
-        r = host_send(h, &loading, f->spec, frame.size, death, err);
-    do
-        r = r != 0 ? r : host_receive(h, &loading, h->n_calls, &frame, &text, death, err);
-    while (r == 0 && frame.kind == FRAME_READY); /* it has started */
+    int r = watch_ask(&w, FRAME_DEFINE, f->spec, strlen(f->spec), &frame, &text);
     if (r != 0)
         return r;
-    h->refused[h->n_functions] = text != NULL;
-    h->identities[h->n_functions] = f->identity;
-    h->functions[h->n_functions++] = f->id;
+    h->functions[h->n_functions++] = (struct cw_host_known){f->id, f->identity, text != NULL};
     return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s",
                                f->name, text)
                 : 0;
@@ -553,13 +531,11 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
                  size_t *ret_size, struct cw_host_death *death, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
-    struct frame frame = {
-        .kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size, .call = ++h->n_calls};
-    ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
-    int r = host_send(h, f, &frame, sizeof(frame), death, err);
-    if (r == 0)
-        r = host_receive(h, f, h->n_calls, &frame, &text, death, err);
-    host_forward_output(h, OUTPUT_AT_ONCE); /* what it printed while it ran, before its answer is used */
+    struct watch w = {.h = h, .f = f, .death = death, .err = err};
+    struct frame frame;
+    int r = watch_ask(&w, FRAME_CALL, NULL, size, &frame, &text);
+    host_forward_output(h,
+                        OUTPUT_AT_ONCE); /* the output of the call is passed on before its answer is used */
     if (r == 0 && text)
         r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
     else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
@@ -567,12 +543,12 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     if (r == 0)
         r = host_map_output(h, frame.size, death, err);
     if (r < 0)
-        host_kill(h); /* nobody knows what it is at */
+        host_kill(h); /* its state is unknown */
     if (r != 0)
         return r;
     *ret = h->out;
     *ret_size = frame.size;
-    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > host_memory_limit(h, f))
-        host_kill(h); /* it grew slowly: a fresh one goes on, after this answer */
+    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && host_resident(h) > host_memory_limit(h, f))
+        host_kill(h); /* it grew slowly: the next call uses a new host */
     return 0;
 }

@@ -6,41 +6,40 @@
 #include "host/host.h"
 
 #define CW_HOST_MAX_FUNCTIONS \
-    256 /* that a host is told, loaded or not, before it is replaced by a fresh one */
+    256 /* functions that a host is told, loaded or not, before a new host replaces it */
+
+struct cw_host_known {
+    uint64_t id, identity; /* as in struct cw_host_function */
+    bool refused;          /* it could not be loaded, among the functions before it */
+};
 
 struct cw_host {
     struct cw_host *next; /* in the list of idle ones */
     pid_t pid;
-    int pidfd, socket, output; /* output: what it prints */
+    int pidfd, socket, output; /* output: of a pipe, for the text that the host prints */
     int life;                  /* our end of a pipe: when it closes the kernel kills the host */
     int in_fd, out_fd;         /* shared memory: requests, answers */
     uint8_t *in, *out;
     size_t in_size, out_size;
     bool dead;
     uint64_t n_calls;
-    /* of the machine's memory: what it may have where nothing is said; finding out takes many system calls */
+    /* limit of memory where the function states none; computed once, because that takes many system calls */
     uint64_t share;
-    uint64_t functions[CW_HOST_MAX_FUNCTIONS]; /* that it was told */
-    uint64_t identities[CW_HOST_MAX_FUNCTIONS];
-    bool refused[CW_HOST_MAX_FUNCTIONS]; /* and that could not be loaded, among what it has loaded */
+    struct cw_host_known functions[CW_HOST_MAX_FUNCTIONS]; /* that the host was told */
     unsigned n_functions;
-    const char *running; /* name of the function, for what it prints */
-    char said[1024];     /* the end of what it printed */
+    const char *running; /* name of the function, for lines that the host prints */
+    char said[1024];     /* the last bytes that it printed */
     size_t n_said;
     char line[1024]; /* the line that it is printing */
     size_t n_line;
 };
 
-/* program: of the host; NULL: the module cachew._host. */
+/* program: file of the host's program; NULL: the module cachew._host. */
 int cw_host_start(const char *python, const char *program, struct cw_host **ret,
                   struct cw_error *err) _must_check_;
-/* Kills it if it lives, and waits for it. */
-struct cw_host *cw_host_free(struct cw_host *h);
-/* Tells it a function that it does not know yet. 1: it died, *death says why. CW_E_PIPELINE: it lives, and
- * can't load it. */
+/* Sends a function that the host does not know yet. 1: the host died, *death says why. CW_E_PIPELINE: the
+ * host lives, and can't load the function. */
 int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death,
                    struct cw_error *err) _must_check_;
-/* The function's number in h->functions; negative: it was not told. */
+/* Returns the function's index in h->functions; negative: the host was not told. */
 int cw_host_find(const struct cw_host *h, uint64_t id);
-/* Resident bytes; 0: unknown. */
-uint64_t cw_host_resident(const struct cw_host *h);

@@ -309,7 +309,7 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
 
 static void function_write_request(const struct cw_function_call *c, uint8_t *to)
 {
-    cw_exchange_write(&((const struct run *)c)->request, to);
+    (void)cw_exchange_write(&((const struct run *)c)->request, to);
 }
 
 /* The rows of the next request. */
@@ -328,7 +328,7 @@ static void function_set_request(struct run *x, const uint32_t *rows, size_t n)
                                               .n = n,
                                               .keys = x->f->rng ? x->keys : NULL,
                                               .check = x->check};
-    x->call.size = cw_exchange_size(&x->request);
+    x->call.size = cw_exchange_write(&x->request, NULL);
 }
 
 /* A row that a host died at, by itself: once more, and again, each time in a fresh host. */

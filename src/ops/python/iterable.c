@@ -52,7 +52,7 @@ static void iterable_free(struct cw_source *base)
 {
     struct iterable *s = (struct iterable *)base;
     for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++) {
-        cw_host_discard(s->runs[i].host); /* with what the iterable holds open */
+        cw_host_free(s->runs[i].host); /* with what the iterable holds open */
         pthread_mutex_destroy(&s->runs[i].mutex);
     }
     pthread_mutex_destroy(&s->mutex);
@@ -214,7 +214,7 @@ static int iterable_call_host(struct iterable *s, struct call *c, bool served, s
     char why[500];
     c->s = s;
     c->base.host = f->host;
-    c->base.size = cw_exchange_pull_size();
+    c->base.size = CW_EXCHANGE_PULL_BYTES;
     c->base.write = iterable_write_request;
     c->base.host.cancelled = c->q->cancelled;
     c->base.host.cancel_arg = c->q->cancel_arg;

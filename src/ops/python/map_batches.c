@@ -15,7 +15,6 @@ struct call {
     const struct cw_op *op;
     const struct cw_batch *in;
     const uint64_t *key;
-    struct cw_exchange_whole columns[CW_OP_MAX_PORTS];
     struct cw_batch_result *ret;
 };
 
@@ -23,8 +22,8 @@ static void map_batches_write_request(const struct cw_function_call *base, uint8
 {
     const struct call *c = (const struct call *)base;
     const struct cw_function *f = c->op->state;
-    cw_exchange_whole_write(c->columns, c->in->n_components, c->in->n, c->key,
-                            f->deterministic && c->key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
+    (void)cw_exchange_whole_write(c->in, c->key,
+                                  f->deterministic && c->key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
 }
 
 /* What the host wrote, checked, as columns by port. */
@@ -75,16 +74,7 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
     char why[500];
     c.base.host.cancelled = cancelled;
     c.base.host.cancel_arg = cancel_arg;
-    for (unsigned k = 0; k < in->n_components; k++) {
-        const struct cw_batch_component *t = &in->components[k];
-        c.columns[k] = (struct cw_exchange_whole){.dtype = t->dtype,
-                                                  .data = t->data,
-                                                  .size = t->size,
-                                                  .ndim = t->ndim,
-                                                  .dims = t->dims,
-                                                  .lengths = t->lengths};
-    }
-    c.base.size = cw_exchange_whole_size(c.columns, in->n_components, in->n);
+    c.base.size = cw_exchange_whole_write(in, key, false, NULL);
     *ret = (struct cw_batch_result){0};
     int r = cw_function_insist(&c.base, &h, &tries, why, err);
     if (r == 0)

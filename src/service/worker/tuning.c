@@ -56,7 +56,7 @@ json_t *cw_tuning_status(const struct cw_worker *w)
     for (const struct cw_client *c = w->clients.list; c; c = c->next) {
         struct cw_tuned_log log = {0};
         if (cw_conn_tuned(c->conn)->what)
-            cw_tuned_put(&log, cw_conn_tuned(c->conn));
+            cw_tuned_add(&log, cw_conn_tuned(c->conn));
         tuning_append(w, clients, "client", c->incarnation, &log);
     }
     return json_pack("{s:o, s:o}", "streams", streams, "clients", clients);
