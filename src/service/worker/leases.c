@@ -79,17 +79,14 @@ void cw_leases_request(struct cw_leases *s, struct cw_request *r)
     struct cw_error why = {0};
     if (!l || l->epoch != r->epoch || l->begin != r->begin ||
         (cw_mutated("not-here") && l->number % 4 == 0)) {
-        cw_request_reply(s, r, CW_ANSWER_NOT_HERE, NULL);
+        cw_lease_reply(s, NULL, r, CW_ANSWER_NOT_HERE, NULL);
         return;
     }
     if (leases_check_request(s, r, &why) < 0) {
-        cw_request_reply(s, r, CW_ANSWER_RANGE_FAILED, &why);
+        cw_lease_reply(s, NULL, r, CW_ANSWER_RANGE_FAILED, &why);
         return;
     }
-    struct cw_request **at = &l->requests;
-    while (*at)
-        at = &(*at)->next;
-    *at = r;
+    *CW_LIST_END(l->requests) = r;
     l->lowest = CW_MIN(l->lowest, r->at);
 }
 

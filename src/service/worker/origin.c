@@ -364,12 +364,13 @@ static void origin_serve_one(struct cw_origin *o, struct pull_request *x, bool s
     x->q.cancelled = pull_cancelled;
     x->q.cancel_arg = o;
     int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream ends here")
-                     : source->ops->serve(source, &x->q, &a->pulled, &a->bytes, &err);
+                     : source->ops->serve(source, &x->q, &a->data, &a->bytes, &err);
     if (a->peer) {
         a->why = r < 0 ? cw_answer_why(&err) : NULL;
+        cw_peer_take(a->peer, a->bytes);
         cw_mailbox_answer(o->mailbox, a);
     } else {
-        pull_came(o, a->re, CW_STEAL(a->pulled), a->bytes, &err);
+        pull_came(o, a->re, CW_STEAL(a->data), a->bytes, &err);
         cw_answer_free(a);
     }
     pull_request_free(x);

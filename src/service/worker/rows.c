@@ -98,7 +98,7 @@ static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
     uint8_t *keys = calloc(n + 1, 1);
     struct cw_answer *a = keys ? cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_KEYS,
                                                                       .end = l->end,
-                                                                      .keys = keys,
+                                                                      .data = keys,
                                                                       .bytes = n,
                                                                       .over = l->computed || l->failed})
                                : NULL;
@@ -160,56 +160,10 @@ bool cw_rows_give_up(struct cw_leases *s, struct cw_lease *l)
 
 /* ---- rows ---- */
 
-/* Ends a request whose rows were sent. */
-static void rows_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
-{
-    uint32_t key = r->key;
-    cw_spans_note_sent(l, r);
-    cw_lease_done(s, l, r);
-    cw_spans_drop(s, l, key);
-}
-
-/* Sends the rows of a part as they are: the client joins them. */
-static int part_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
+/* A request for a batch gets its elements as a part, which becomes the batch. */
+static int part_hold(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
                      struct cw_error *err)
 {
-    struct cw_part *rows;
-    int status = cw_lease_part_rows(s, part, r->end - r->at, &rows, err);
-    if (status >= 0 && cw_lease_answer_rows(s, l, r, rows))
-        rows_done(s, l, r);
-    return status;
-}
-
-/* Sends the part of a request as a batch. Returns 2 if the batch is not finished yet. */
-static int part_send_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r,
-                           struct cw_error *err)
-{
-    int status = cw_runner_try_finish(s->runner, r->part, l->range, err);
-    if (status != 0)
-        return status;
-    struct cw_assembly *part = CW_STEAL(r->part);
-    struct cw_quarantined *quarantined = CW_STEAL(part->quarantined);
-    s->n_parts--;
-    if (cw_lease_answer_batch(s, l, r, cw_runner_take_batch(s->runner, part), quarantined))
-        rows_done(s, l, r);
-    return 0;
-}
-
-/* Takes the rows of a request from the runner and sends them. Returns as cw_runner_part, part_send and
- * part_send_batch. */
-static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
-{
-    bool whole = r->what == CACHEW__WHAT__WHAT_ROWS;
-    struct cw_assembly *part;
-    if (r->part)
-        return part_send_batch(s, l, r, err);
-    if (whole && !part_may_begin(s, r))
-        return 2;
-    int status = cw_runner_part(s->runner, l->range, r->key, r->at, r->end - r->at, &part, err);
-    if (status != 0)
-        return status;
-    if (!whole)
-        return part_send(s, l, r, part, err);
     struct cw_span *span = cw_span_get(l, r);
     if (!span) {
         cw_runner_drop(s->runner, part);
@@ -219,7 +173,35 @@ static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request 
     r->part = part;
     s->n_parts++;
     s->part_bytes = (part->slab ? part->slab->size : 0) + part->charged;
-    return part_send_batch(s, l, r, err);
+    return 0;
+}
+
+/* Takes the elements of a request from the runner and sends them: as a batch, or as rows, which the client
+ * joins. Returns as cw_runner_part; 2 also if the batch is not finished yet. */
+static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
+{
+    bool whole = r->what == CACHEW__WHAT__WHAT_ROWS, begins = !r->part;
+    struct cw_assembly *part = r->part;
+    struct cw_answer *a;
+    if (whole && begins && !part_may_begin(s, r))
+        return 2;
+    int status = begins ? cw_runner_part(s->runner, l->range, r->key, r->at, r->end - r->at, &part, err) : 0;
+    if (status == 0 && whole && begins)
+        status = part_hold(s, l, r, part, err);
+    if (status == 0 && whole)
+        status = cw_runner_try_finish(s->runner, part, l->range, err);
+    if (status != 0)
+        return status;
+    s->n_parts -= whole;
+    r->part = NULL;
+    if ((status = cw_lease_take(s, part, whole ? 0 : r->end - r->at, &a, err)) < 0)
+        return status;
+    cw_lease_send(s, l, r, a);
+    cw_spans_note_sent(l, r);
+    uint32_t key = r->key;
+    cw_lease_done(s, l, r);
+    cw_spans_drop(s, l, key);
+    return 0;
 }
 
 /* Answers a request, if possible now. Returns false if no progress was possible, or the stream has failed. */

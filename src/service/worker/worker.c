@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cache/cache.h"
-#include "service/worker/answers.h"
 #include "service/worker/control.h"
 #include "service/worker/heartbeat.h"
 #include "service/worker/pages.h"
@@ -17,23 +16,6 @@
 
 /* ---- events ---- */
 
-static void worker_on_completed(void *arg, struct cw_worker_stream *s, struct cw_answer *a)
-{
-    struct cw_worker *w = arg;
-    cw_reports_completed(&w->reports, s, a);
-}
-
-static void worker_on_answered(void *arg CW_UNUSED, struct cw_worker_stream *s, struct cw_answer *a)
-{
-    cw_answers_send(s, a);
-}
-
-static const struct cw_streams_events streams_events = {.opened = cw_control_prepared,
-                                                        .not_opened = cw_control_prepare_failed,
-                                                        .failed = cw_control_stream_failed,
-                                                        .completed = worker_on_completed,
-                                                        .answered = worker_on_answered};
-
 static void worker_on_changed(void *arg)
 {
     struct cw_worker *w = arg;
@@ -41,11 +23,6 @@ static void worker_on_changed(void *arg)
     cw_status_update(w);
     if (w->common.stopping && !w->uplink.conn && !w->clients.list && !w->streams.list)
         cw_loop_stop(w->common.loop);
-}
-
-static void worker_on_drain(void *arg)
-{
-    cw_control_drain(arg);
 }
 
 static void worker_on_stop_timer(void *arg)
@@ -161,8 +138,8 @@ static int worker_start(struct cw_worker *w, const struct cw_worker_options *o, 
         r = worker_open_cache(w, err);
     if (r < 0)
         return r;
-    cw_streams_init(&w->streams, c, w->cache, &streams_events, w);
-    cw_reports_init(&w->reports, &w->streams, &w->uplink);
+    cw_streams_init(&w->streams, c, w->cache, cw_control_on_answers);
+    w->reports = (struct cw_reports){.streams = &w->streams, .uplink = &w->uplink};
     r = cw_clients_init(&w->clients, c, &w->streams, err);
     if (r >= 0)
         r = cw_uplink_init(&w->uplink, c, &cw_control_ops, w, err);
@@ -175,7 +152,7 @@ static int worker_start(struct cw_worker *w, const struct cw_worker_options *o, 
     if (r < 0)
         return r;
     c->changed = (struct cw_post){.fn = worker_on_changed, .arg = w};
-    w->drain = (struct cw_post){.fn = worker_on_drain, .arg = w};
+    w->drain = (struct cw_post){.fn = cw_control_drain, .arg = w};
     w->stop = (struct cw_post){.fn = worker_on_stop, .arg = w};
     cw_uplink_connect(&w->uplink);
     cw_status_update(w);
