@@ -91,9 +91,7 @@ static int query_run(struct admin_query *q, struct cw_error *err)
         cw_loop_run(q->loop);
         if (!q->over)
             cw_conn_close(q->conn, NULL);
-        r = q->status;
-        if (r < 0)
-            *err = q->err;
+        r = q->status < 0 ? cw_error_copy(err, &q->err) : 0;
     }
     if (timer)
         cw_timer_free(timer);
@@ -103,11 +101,10 @@ static int query_run(struct admin_query *q, struct cw_error *err)
 
 int cw_observe(const struct cw_admin_client_options *o, const char *what, char **ret, struct cw_error *err)
 {
-    struct cw_error own = {0};
     Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_QUERY, .query = &m};
     struct admin_query q = {.options = o, .request = &e};
-    int r = query_run(&q, err ? err : &own);
+    int r = query_run(&q, err);
     if (r >= 0 && !q.json)
         r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", o->service);
     if (r < 0) {
@@ -120,10 +117,9 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
 
 static int steer_send(const struct cw_admin_client_options *o, Cachew__Steer *m, struct cw_error *err)
 {
-    struct cw_error own = {0};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
     struct admin_query q = {.options = o, .request = &e};
-    int r = query_run(&q, err ? err : &own);
+    int r = query_run(&q, err);
     free(q.json);
     return r;
 }

@@ -119,7 +119,7 @@ static int course_begin_placer(struct course *c, const struct cw_cursor *from, s
 struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
 {
     struct remote *r = v->remote;
-    struct course *c = malloc(sizeof(*c)), **at = &r->courses;
+    struct course *c = malloc(sizeof(*c));
     if (!c)
         return NULL;
     *c = (struct course){.view = v,
@@ -137,24 +137,25 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
         free(c);
         return NULL;
     }
-    while (*at)
-        at = &(*at)->next;
-    *at = c;
+    *CW_LIST_END(r->courses) = c;
     return c;
+}
+
+void cw_slot_free(struct remote *r, struct slot *s)
+{
+    cw_fetches_free(r, &s->fetches);
+    r->window.n_outstanding--;
+    free(s);
 }
 
 void cw_slots_free(struct remote *r, struct slot *slots)
 {
     pthread_mutex_unlock(&r->mutex); /* a call of map_batches for a slot may need it */
     for (struct slot *s = slots; s; s = s->next)
-        cw_remote_joined_free(&s->joined);
+        cw_remote_joined_free(s->joined);
     pthread_mutex_lock(&r->mutex);
-    while (slots) {
-        struct slot *s = CW_POP(slots);
-        cw_fetches_free(r, &s->fetches);
-        r->window.n_outstanding--;
-        free(s);
-    }
+    while (slots)
+        cw_slot_free(r, CW_POP(slots));
 }
 
 void cw_course_drop_slots(struct course *c)
@@ -165,10 +166,7 @@ void cw_course_drop_slots(struct course *c)
 void cw_course_free(struct course *c)
 {
     struct remote *r = course_remote(c);
-    struct course **at = &r->courses;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    CW_UNLINK(r->courses, c);
     cw_course_drop_slots(c);
     cw_fetches_free(r, &c->keys);
     cw_fetches_free(r, &c->early);
@@ -309,10 +307,7 @@ static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
             c->early = f;
             c->placer.requested[f->key] = c->placer.seen[f->key];
         }
-        cw_fetches_free(r, &s->fetches);
-        *at = s->next;
-        r->window.n_outstanding--;
-        free(s);
+        cw_slot_free(r, CW_POP(*at));
     }
 }
 

@@ -19,9 +19,7 @@ struct slot {
     unsigned key;
     struct fetch
         *fetches; /* siblings: one whole batch, or its parts; NULL: memory lacked, they are made later */
-    /* the consumer's thread: the batch joined before its turn, while operators on batches are applied; owned
-     */
-    struct cw_assembly *joined;
+    struct cw_assembly *joined; /* the consumer's thread: the batch, once it was joined from its parts. Owned */
 };
 
 struct course {
@@ -88,6 +86,8 @@ bool cw_course_count_sequential(const struct course *c, uint64_t *ret);
 void cw_course_settle(struct course *c);
 /* Returns the first position of what the plan waits for. */
 uint64_t cw_course_plan_position(const struct course *c);
+/* Frees a slot, which is in no list, and nothing was joined in. */
+void cw_slot_free(struct remote *r, struct slot *s);
 /* Frees slots, which are in no list. Consumer's thread; the mutex is released meanwhile. */
 void cw_slots_free(struct remote *r, struct slot *slots);
 /* A range (may be NULL) is lost, and this rank did not get all of its batches in it: counts it once. */

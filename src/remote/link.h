@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "net/conn.h"
+#include "remote/addresses.h"
 #include "remote/remote.h"
 
 struct remote;
@@ -29,9 +30,7 @@ struct link {
     struct link *next; /* in r->links */
     struct remote *remote;
     uint64_t worker; /* the dispatcher's id */
-    char *unix_path, *host;
-    char **addresses; /* TCP */
-    size_t n_addresses;
+    struct cw_addresses addresses; /* by the transport that the user wants */
     bool gone;                /* the dispatcher says that the worker is gone: nothing is requested any more */
     struct cw_conn *conn;     /* NULL: down */
     bool open;                /* requests may be sent; else it connects, or closes */

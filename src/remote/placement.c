@@ -62,7 +62,7 @@ int cw_placement_set(struct remote *r, const Cachew__Placement *m, struct cw_err
         x->not_before_ns = 0;
         x->n_not_here = 0;
     }
-    for (struct fetch *f = r->fetches.first; f; f = f->next) {
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list) {
         if (f->epoch != m->epoch || f->begin < m->begin || f->begin >= m->end)
             continue;
         f->lost = x->lost && f->state != FETCH_HERE;
@@ -128,8 +128,8 @@ struct epoch_position cw_placement_cursor(const struct remote *r)
             at.position = UINT64_MAX;
     for (const struct course *c = r->courses; c; c = c->next)
         at = position_min((struct epoch_position){c->epoch, cw_course_position(c)}, at);
-    for (const struct fetch *f = r->fetches.first; f && !cw_mutated("part"); f = f->next)
-        if (f->state != FETCH_HERE)
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
+        if (f->state != FETCH_HERE && !cw_mutated("part"))
             at = position_min((struct epoch_position){f->epoch, f->begin}, at);
     return at;
 }

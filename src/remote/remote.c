@@ -114,6 +114,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->from.epoch = o->first_epoch;
     r->run.finished = o->first_epoch >= o->epochs;
     r->window.credits = o->credits;
+    cw_list_init(&r->fetches.list);
     cw_budget_init(&r->budget, SIZE_MAX / 2);
     int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err);
     int job_status = job_init(&r->job, c, o, io->own_ranges, err); /* in any case: it is freed */
@@ -186,9 +187,9 @@ static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b,
     return cw_course_next((struct course *)b, n_ahead, deadline_ns, ret, err);
 }
 
-static void remote_release(struct cw_producer *base CW_UNUSED, struct cw_batch *b)
+static void remote_release(struct cw_producer *base, struct cw_batch *b)
 {
-    cw_remote_batch_release((struct remote_batch *)b);
+    cw_remote_batch_release(remote_of(base), b);
 }
 
 static void remote_passed(struct cw_producer *base, const struct cw_cursor *from)

@@ -76,7 +76,7 @@ static void fork_install(void)
 
 void cw_shm_loan_users_add(struct shm_loan *l)
 {
-    if (!l->n)
+    if (!l)
         return;
     pthread_once(&fork_once, fork_install);
     CW_GUARD(&users_mutex);
@@ -86,7 +86,7 @@ void cw_shm_loan_users_add(struct shm_loan *l)
 
 void cw_shm_loan_users_remove(struct shm_loan *l)
 {
-    if (!l->is_users)
+    if (!l || !l->is_users)
         return;
     CW_GUARD(&users_mutex);
     cw_link_out(&l->users_link);

@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "net/conn.h"
 #include "net/limits.h"
+#include "remote/addresses.h"
 
 #define CANCEL_NS UINT64_C(10000000) /* how often a waiting pull checks whether it was cancelled */
 #define RETRY_NS \
@@ -53,8 +54,8 @@ struct cw_origin {
     /* the loop's thread only: */
     const struct cw_worker_common *common; /* NULL: the dispatcher has not named the origin yet */
     uint64_t worker;                       /* id of the worker that is the origin */
-    char **addresses;                      /* of the origin; the first may be a Unix socket */
-    size_t n_addresses, attempt;
+    struct cw_addresses addresses;         /* of the origin */
+    size_t attempt;
     char logged[200]; /* the last reason why the origin can't be reached */
     struct cw_conn *conn;
     bool open, closed;
@@ -158,15 +159,15 @@ static void origin_connect(struct cw_origin *o)
     struct cw_error err = {0};
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_CLIENT, w->options.name, w->incarnation, w->host);
-    const char *address = o->n_addresses ? o->addresses[o->attempt % o->n_addresses] : "";
-    bool local = strncmp(address, "unix:", 5) == 0;
+    const char *address = cw_addresses_try(&o->addresses, o->attempt);
+    bool local = cw_address_is_local(address);
     struct cw_conn_options c = {.hello = &hello,
                                 .limits = CW_LIMITS_CLIENT,
                                 .timeout_ns = local ? CW_CONN_LOCAL_TIMEOUT_NS : w->options.timeout_ns,
                                 .token = w->options.token,
                                 .pack = true,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
-    if (cw_conn_connect(o->mailbox->loop, address, &c, &origin_ops, o, &o->conn, &err) < 0) {
+    if (cw_conn_connect(o->mailbox->loop, address ? address : "", &c, &origin_ops, o, &o->conn, &err) < 0) {
         o->conn = NULL;
         o->attempt++;
         origin_log(o, &err);
@@ -288,28 +289,6 @@ static const struct cw_conn_ops origin_ops = {.open = origin_on_open,
                                               .message = origin_on_message,
                                               .closed = origin_on_closed};
 
-static void origin_free_addresses(struct cw_origin *o)
-{
-    for (size_t i = 0; i < o->n_addresses; i++)
-        free(o->addresses[i]);
-    free(CW_STEAL(o->addresses));
-    o->n_addresses = 0;
-}
-
-static int origin_copy_addresses(struct cw_origin *o, const Cachew__WorkerAddress *a, struct cw_error *err)
-{
-    bool local = *a->unix_path && strcmp(a->host, o->common->host) == 0;
-    size_t n = a->n_addresses + local;
-    origin_free_addresses(o);
-    if (!(o->addresses = calloc(n + 1, sizeof(*o->addresses))))
-        return cw_error_nomem(err, n * sizeof(*o->addresses), "the addresses of a worker");
-    for (; o->n_addresses < n; o->n_addresses++)
-        if (asprintf(&o->addresses[o->n_addresses], "%s%s", local && o->n_addresses == 0 ? "unix:" : "",
-                     local && o->n_addresses == 0 ? a->unix_path : a->addresses[o->n_addresses - local]) < 0)
-            return cw_error_nomem(err, 0, "the addresses of a worker");
-    return 0;
-}
-
 void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
                     const Cachew__WorkerAddress *a, const Cachew__Place *passed)
 {
@@ -324,7 +303,9 @@ void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
         origin_leave(o);
     o->common = common;
     o->worker = a->worker;
-    if (origin_copy_addresses(o, a, &err) < 0 ||
+    cw_addresses_deinit(&o->addresses);
+    if (cw_addresses_init(&o->addresses, a, *a->unix_path && strcmp(a->host, common->host) == 0, true, &err) <
+            0 ||
         (!o->retry && cw_timer_new(o->mailbox->loop, origin_pump, o, &o->retry, &err) < 0)) {
         cw_common_log(common, "%s: a stream waits", err.message);
         o->common = NULL;
@@ -456,6 +437,6 @@ void cw_origin_free(struct cw_origin *o)
     cw_loop_unpost(o->mailbox->loop, &o->post);
     while (o->requests) /* that came after the end */
         pull_request_free(CW_POP(o->requests));
-    origin_free_addresses(o);
+    cw_addresses_deinit(&o->addresses);
     origin_destroy(o);
 }

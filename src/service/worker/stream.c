@@ -17,23 +17,19 @@ static struct cw_runner *stream_runner(struct cw_stream *s)
     return s->end ? CW_LOCKED(&s->mutex, s->runner) : NULL;
 }
 
-static void stream_add_profile(const struct cw_compiled *c, struct cw_runner *r, struct cw_work *sum)
-{
-    struct cw_profile profile = {.ops = calloc(c->pipeline->n_ops, sizeof(*profile.ops))};
-    if (profile.ops) {
-        cw_runner_profile(r, &profile);
-        cw_work_add(sum, c, &profile);
-    }
-    free(profile.ops);
-}
-
 static void stream_query_work(struct cw_stream *s)
 {
     struct cw_runner *r = stream_runner(s);
     if (!r)
         return;
-    cw_work_deinit(&s->last_work);
-    stream_add_profile(s->local.compiled, r, &s->last_work);
+    const struct cw_compiled *c = s->local.compiled;
+    struct cw_profile profile = {.ops = calloc(c->pipeline->n_ops, sizeof(*profile.ops))};
+    if (profile.ops) {
+        cw_work_deinit(&s->work);
+        cw_runner_profile(r, &profile);
+        cw_work_add(&s->work, c, &profile);
+    }
+    free(profile.ops);
 }
 
 int32_t cw_stream_cache_point(int64_t number)
@@ -107,8 +103,7 @@ size_t cw_stream_memory_used(struct cw_stream *s)
 void cw_stream_add_work(struct cw_stream *s, struct cw_work *sum)
 {
     stream_query_work(s);
-    CW_GUARD(&s->mutex);
-    cw_work_add_all(sum, s->over ? &s->work : &s->last_work);
+    cw_work_add_all(sum, &s->work);
 }
 
 /* ---- the stream's thread ---- */
@@ -229,18 +224,13 @@ static void stream_serve(struct cw_stream *s)
 static void stream_close(struct cw_stream *s)
 {
     struct cw_runner *runner = s->leases.runner;
-    struct cw_work work = {0};
     if (runner) {
         cw_leases_clear(&s->leases);
         cw_runner_set_memory(runner, 0);
         cw_mailbox_wait_batches(&s->mailbox);
-        stream_add_profile(s->local.compiled, runner, &work);
     }
-    CW_WITH (&s->mutex) {
-        s->work = work;
-        s->over = true;
+    CW_WITH (&s->mutex)
         s->runner = NULL;
-    }
     cw_runner_free(runner);
     cw_origin_stop(s->origin);
     cw_local_deinit(&s->local);
@@ -275,7 +265,6 @@ static void stream_deinit(struct cw_stream *s)
     cw_mailbox_deinit(&s->mailbox);
     pthread_mutex_destroy(&s->mutex);
     cw_work_deinit(&s->work);
-    cw_work_deinit(&s->last_work);
     cw_origin_free(s->origin);
     free(s->end);
     free(s->text);

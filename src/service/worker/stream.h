@@ -38,12 +38,10 @@ struct cw_stream {
     /* guarded by mutex: */
     int32_t cache_point;      /* as in Prepare */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and query memory */
-    bool over;                /* the runner was freed, and had computed: */
-    struct cw_work work;
 
     /* the loop's thread only: */
     struct cw_command *end;   /* END, before it is sent; NULL: from now on the runner may go at any time */
-    struct cw_work last_work; /* of the runner, when it was queried last */
+    struct cw_work work;      /* of the runner, when it was queried last: at the latest before END */
 
     /* the stream's thread only; immutable from OPENED to END, when the loop's thread may read them: */
     struct cw_local local;

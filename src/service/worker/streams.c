@@ -137,23 +137,13 @@ bool cw_streams_opened(struct cw_worker_stream *s)
 
 /* ---- messages of the dispatcher ---- */
 
-static int streams_check_prepare(const Cachew__Prepare *m, struct cw_error *err)
-{
-    const struct cw_stream *s;
-    if (m->stream.len != sizeof(s->name))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu",
-                            m->stream.len, sizeof(s->name));
-    if (m->fingerprint.len != sizeof(s->fingerprint))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare has a fingerprint of %zu bytes: expected %zu",
-                            m->fingerprint.len, sizeof(s->fingerprint));
-    return 0;
-}
-
 int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepare *m, struct cw_error *err)
 {
-    int r = streams_check_prepare(m, err);
-    if (r < 0)
-        return r;
+    const struct cw_stream *of;
+    if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Prepare names a stream of %zu bytes and a fingerprint of %zu: expected %zu, both",
+                            m->stream.len, m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s && s->state == STREAM_FAILED) { /* it is prepared anew */
         cw_streams_end(s);
@@ -168,7 +158,7 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
     *s = (struct cw_worker_stream){
         .next = all->list, .streams = all, .prepare_id = id, .serial = ++all->next_serial};
     /* its part as of now: streams that are forgotten by the messages at hand make room */
-    r = cw_stream_new(&all->options, all->common->loop, m, streams_share(all, streams_n_sharing(all) + 1),
+    int r = cw_stream_new(&all->options, all->common->loop, m, streams_share(all, streams_n_sharing(all) + 1),
                       all->on_answers, s, &s->stream, err);
     if (r < 0) {
         free(s);

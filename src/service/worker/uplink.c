@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "net/conn.h"
 #include "net/limits.h"
+#include "remote/addresses.h"
 
 /* Between attempts to connect: long enough not to burden a host, short enough not to be noticed. */
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
@@ -69,12 +70,11 @@ void cw_uplink_connect(struct cw_uplink *u)
     struct cw_error err = {0};
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, own->name, u->common->incarnation, u->common->host);
-    bool local = strncmp(own->dispatcher, "unix:", 5) == 0;
     struct cw_conn_options o = {.hello = &hello,
                                 .limits = CW_LIMITS_WORKER_CONTROL,
                                 .timeout_ns = own->timeout_ns,
                                 .token = own->token,
-                                .tls = local ? NULL : own->dispatcher_tls};
+                                .tls = cw_address_is_local(own->dispatcher) ? NULL : own->dispatcher_tls};
     if (cw_conn_connect(u->common->loop, own->dispatcher, &o, u->ops, u->user, &u->conn, &err) < 0) {
         u->conn = NULL;
         cw_common_log(u->common, "the dispatcher can't be reached: %s", err.message);
