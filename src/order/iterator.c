@@ -13,13 +13,10 @@
 
 static int iterator_open_epochs(struct cw_iterator *it, struct cw_error *err)
 {
-    while (it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs &&
+    while (it->producer->ops->open && it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs &&
            it->plan.n_positions) {
-        struct cw_cursor from = {.epoch = it->at.epoch + it->n_open};
-        if (it->n_open == 0) {
-            from = it->at;
-            from.g = it->passed;
-        }
+        struct cw_cursor from = it->n_open ? (struct cw_cursor){.epoch = it->at.epoch + it->n_open} : it->at;
+        from.g = it->n_open ? 0 : it->passed;
         int r = it->producer->ops->open(it->producer, &from, &it->open[it->n_open], err);
         if (r < 0)
             return r;
@@ -68,16 +65,11 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
                                .at.epoch = o->first_epoch,
                                .quarantined_tail = &it->quarantined};
     pthread_mutex_init(&it->mutex, NULL);
-    int r = cw_entry_init(c, &it->at.entry, err);
-    if (r >= 0)
-        r = cw_entry_init(c, &it->round.entry, err);
-    if (r >= 0 && state)
-        r = cw_iterator_load_state(it, state, err);
-    if (r >= 0) {
-        it->passed = it->at.g + (it->at.g ? c->batch_from : 0);
-        r = iterator_open_epochs(it, err);
-    }
-    if (r < 0) {
+    int r;
+    if ((r = cw_entry_init(c, &it->at.entry, err)) < 0 ||
+        (r = cw_entry_init(c, &it->round.entry, err)) < 0 ||
+        (state && (r = cw_iterator_load_state(it, state, err)) < 0) ||
+        (r = iterator_open_epochs(it, err)) < 0) {
         cw_iterator_free(it);
         return r;
     }

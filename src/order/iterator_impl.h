@@ -51,5 +51,5 @@ int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
 void cw_padding_close(struct cw_iterator *it);
 
 /* state.c */
-/* Sets it->at from a state. CW_E_STATE: it does not fit. */
+/* Sets it->at and it->passed from a state. CW_E_STATE: it does not fit. */
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err) _must_check_;

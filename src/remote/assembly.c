@@ -95,7 +95,9 @@ void cw_remote_join_early(struct remote *r)
 {
     size_t n = 0, most = CW_MIN(CW_MIN(cw_window_size(&r->window), (size_t)r->job.n_cpus + 1),
                                 (size_t)JOIN_EARLY_MOST);
-    for (const struct course *c = r->job.compiled->n_batch_ops ? r->courses : NULL; c; c = c->next)
+    if (!r->job.compiled->n_batch_ops)
+        return;
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         for (struct slot *s = c->slots; s && n < most; s = s->next) {
             struct cw_error err = {0};
             if (!slot_can_join(s))

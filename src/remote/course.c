@@ -137,7 +137,7 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
         free(c);
         return NULL;
     }
-    *CW_LIST_END(r->courses) = c;
+    cw_list_add(&r->courses, &c->link);
     return c;
 }
 
@@ -166,7 +166,7 @@ void cw_course_drop_slots(struct course *c)
 void cw_course_free(struct course *c)
 {
     struct remote *r = course_remote(c);
-    CW_UNLINK(r->courses, c);
+    cw_link_out(&c->link);
     cw_course_drop_slots(c);
     cw_fetches_free(r, &c->keys);
     cw_fetches_free(r, &c->early);

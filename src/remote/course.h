@@ -23,7 +23,7 @@ struct slot {
 };
 
 struct course {
-    struct course *next; /* in r->courses */
+    struct cw_link link; /* in r->courses */
     struct view *view;
     uint64_t epoch;
     uint64_t end; /* of the epoch: a position */

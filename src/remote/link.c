@@ -30,10 +30,10 @@ const char *cw_transport_name(enum cw_transport t)
 
 struct link *cw_link_find(const struct remote *r, uint64_t worker)
 {
-    struct link *l = r->links;
-    while (l && l->worker != worker)
-        l = l->next;
-    return l;
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
+        if (l->worker == worker)
+            return l;
+    return NULL;
 }
 
 /* ---- up and down ---- */
@@ -172,7 +172,7 @@ void cw_link_close(struct link *l)
 
 void cw_link_free(struct link *l)
 {
-    CW_UNLINK(l->remote->links, l);
+    cw_link_out(&l->in_list);
     cw_shm_map_unref(l->map);
     cw_addresses_deinit(&l->addresses);
     free(l);
@@ -198,7 +198,7 @@ static void link_retire(struct link *l)
 
 void cw_links_close_retired(struct remote *r)
 {
-    for (struct link *l = r->links; l; l = l->next)
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
         if (l->gone && link_may_close(l))
             cw_link_close(l);
 }
@@ -240,8 +240,8 @@ int cw_link_set(struct remote *r, const Cachew__WorkerAddress *m, struct cw_erro
         cw_addresses_deinit(&addresses);
         return cw_error_nomem(err, sizeof(*l), "a worker");
     }
-    *l = (struct link){.next = r->links, .remote = r, .worker = m->worker, .addresses = addresses};
-    r->links = l;
+    *l = (struct link){.remote = r, .worker = m->worker, .addresses = addresses};
+    cw_list_add(&r->links, &l->in_list);
     return 0;
 }
 
@@ -250,7 +250,7 @@ json_t *cw_remote_links(const struct cw_producer *p)
     struct remote *r = ((const struct view *)p)->remote;
     json_t *list = json_array();
     CW_GUARD(&r->mutex);
-    for (const struct link *l = r->links; l && list; l = l->next) {
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links) {
         const struct link_stats *s = &l->stats;
         if (!s->n_batches)
             continue;

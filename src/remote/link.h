@@ -4,6 +4,7 @@
  * held.
  */
 #pragma once
+#include "base/list.h"
 #include "net/conn.h"
 #include "remote/addresses.h"
 #include "remote/remote.h"
@@ -27,7 +28,7 @@ struct link_retry {
 };
 
 struct link {
-    struct link *next; /* in r->links */
+    struct cw_link in_list; /* of r->links */
     struct remote *remote;
     uint64_t worker; /* the dispatcher's id */
     struct cw_addresses addresses; /* by the transport that the user wants */

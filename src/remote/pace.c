@@ -14,7 +14,7 @@
 static uint64_t pace_count_ready(const struct remote *r)
 {
     uint64_t n = 0;
-    for (const struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         for (const struct slot *s = c->slots; s; s = s->next)
             n += cw_slot_here(s);
     return n;

@@ -24,7 +24,7 @@ static bool course_may_plan(const struct course *c)
 static void requests_plan(struct remote *r)
 {
     struct cw_error err = {0};
-    for (struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         while (cw_course_plan(c, course_may_plan(c) ? c->planned + 1 : 0, &err) == 0 && course_may_plan(c))
             ; /* an error comes again when the consumer wants the batch */
 }

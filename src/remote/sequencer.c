@@ -11,10 +11,10 @@
 /* Returns the error that a part of a batch came as; NULL: none did. */
 static const struct cw_error *slot_failure(const struct slot *s)
 {
-    const struct fetch *f = s->fetches;
-    while (f && !f->failure)
-        f = f->sibling;
-    return f ? f->failure : NULL;
+    for (const struct fetch *f = s->fetches; f; f = f->sibling)
+        if (f->failure)
+            return f->failure;
+    return NULL;
 }
 
 /* Whether a batch can be handed out at once: all of it is here, and operators on batches were applied, or

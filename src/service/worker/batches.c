@@ -93,7 +93,7 @@ static void kept_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
     if (s->short_of == r)
         s->short_of = NULL;
     if (++r->at == r->end)
-        cw_lease_done(s, l, r);
+        cw_lease_done(s, r);
 }
 
 /* Takes the next batch that the runner has of a range. Returns as cw_runner_poll. */
@@ -118,18 +118,18 @@ static int batch_advance(struct cw_leases *s, struct cw_lease *l)
 {
     struct cw_answer *k = NULL;
     struct cw_error err = {0};
-    int r = batch_take(s, l, &k, &err);
-    if (r < 0)
-        batch_failed(s, l, r, &err);
-    if (r != 0)
-        return r;
+    int status = batch_take(s, l, &k, &err);
+    if (status < 0)
+        batch_failed(s, l, status, &err);
+    if (status != 0)
+        return status;
     l->next_batch++;
-    struct cw_request *q = l->requests;
-    while (q && (q->at != k->at || !cw_peer_room(q->peer)))
-        q = q->next;
-    if (q)
-        kept_send(s, l, q, k);
-    else if (sent_before(l, k->at))
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
+        if (r->at == k->at && cw_peer_room(r->peer)) {
+            kept_send(s, l, r, k);
+            return 0;
+        }
+    if (sent_before(l, k->at))
         cw_kept_free(s, k);
     else
         kept_add(s, l, k);
@@ -162,7 +162,7 @@ static bool batches_serve_one(struct cw_leases *s, struct cw_lease *l)
         return true;
     }
     if (l->failed && r->at >= l->failed_at) {
-        cw_lease_reply(s, l, r, CW_ANSWER_RANGE_FAILED, l->failed);
+        cw_lease_reply(s, r, CW_ANSWER_RANGE_FAILED, l->failed);
         return true;
     }
     struct cw_answer *k = kept_take(s, l, r->at);

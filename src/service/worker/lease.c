@@ -14,7 +14,7 @@ struct cw_lease **cw_lease_find(struct cw_leases *s, uint64_t epoch, uint64_t be
 struct cw_request *cw_lease_first_request(const struct cw_lease *l)
 {
     struct cw_request *first = NULL;
-    for (struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if ((!first || r->at < first->at) && cw_peer_room(r->peer))
             first = r;
     return first;
@@ -51,27 +51,26 @@ void cw_request_drop_part(struct cw_leases *s, struct cw_request *r)
     cw_runner_drop(s->runner, CW_STEAL(r->part));
 }
 
-/* Unlinks a request, which is the caller's then. */
-static void lease_remove(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+/* Unlinks a request, if it is in a lease; it is the caller's then. */
+static void lease_remove(struct cw_leases *s, struct cw_request *r)
 {
-    CW_UNLINK(l->requests, r);
+    cw_link_out(&r->link);
     cw_request_drop_part(s, r);
     if (s->short_of == r)
         s->short_of = NULL;
 }
 
-void cw_lease_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+void cw_lease_done(struct cw_leases *s, struct cw_request *r)
 {
-    lease_remove(s, l, r);
+    lease_remove(s, r);
     cw_request_free(r);
 }
 
-void cw_lease_reply(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
+void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
                     const struct cw_error *why)
 {
     struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = kind, .what = r->what});
-    if (l)
-        lease_remove(s, l, r);
+    lease_remove(s, r);
     if (a) {
         a->why = why ? cw_answer_why(why) : NULL;
         cw_mailbox_answer(s->mailbox, a);
@@ -147,7 +146,7 @@ static struct cw_answer *lease_report(const struct cw_leases *s, const struct cw
 void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_answer *a = lease_report(s, l, r, (struct cw_answer){.kind = CW_ANSWER_END});
-    cw_lease_done(s, l, r);
+    cw_lease_done(s, r);
     if (a)
         cw_mailbox_answer(s->mailbox, a);
     else
@@ -177,7 +176,7 @@ bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l)
 
 void cw_lease_close(struct cw_leases *s, struct cw_lease *l)
 {
-    for (struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         cw_request_drop_part(s, r);
     if (l->unfinished)
         cw_runner_drop(s->runner, CW_STEAL(l->unfinished));
@@ -222,8 +221,8 @@ bool cw_lease_open_for(struct cw_leases *s, struct cw_lease *l, const struct cw_
 void cw_lease_free(struct cw_leases *s, struct cw_lease *l)
 {
     cw_lease_close(s, l);
-    while (l->requests)
-        cw_lease_reply(s, l, l->requests, CW_ANSWER_NOT_HERE, NULL);
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
+        cw_lease_reply(s, r, CW_ANSWER_NOT_HERE, NULL);
     while (l->kept)
         cw_kept_free(s, cw_kept_pop(s, &l->kept));
     while (l->spans)

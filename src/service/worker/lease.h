@@ -36,7 +36,7 @@ struct cw_lease {
     uint64_t number;         /* as Range.lease */
     bool computed;           /* all of it, and COMPLETED was answered */
     struct cw_error *failed; /* it ends in an error: instead of batch failed_at, or behind all elements */
-    struct cw_request *requests;
+    struct cw_link requests;
 
     /* Batches, and parts of batches: */
     uint64_t n_batches;             /* counted: known from the start; sequential: once computed */
@@ -129,13 +129,13 @@ bool cw_lease_open_for(struct cw_leases *s, struct cw_lease *l, const struct cw_
 /* ---- answers ---- */
 
 /* A request is answered, or its client is gone: unlinks and frees it. Its part is dropped. */
-void cw_lease_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r);
+void cw_lease_done(struct cw_leases *s, struct cw_request *r);
 /* Gives a request's part back to the runner, if it has one. */
 void cw_request_drop_part(struct cw_leases *s, struct cw_request *r);
-/* Answers with `kind` and `why` (NULL: none) and frees the request, of a lease or (NULL) of none. Without
+/* Answers with `kind` and `why` (NULL: none) and frees the request. Without
  * memory for the answer, the client requests it again, from another worker, when the connection or the lease
  * ends. */
-void cw_lease_reply(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
+void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
                     const struct cw_error *why);
 /* The range has less than r requests: the report answers it. Frees the request. The stream may have failed.
  */

@@ -14,7 +14,7 @@
 /* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys from
  * `at` on. */
 struct cw_request {
-    struct cw_request *next;
+    struct cw_link link; /* in the requests of its lease */
     struct cw_peer *peer;
     uint64_t id;           /* of the message */
     uint64_t requested_ns; /* 0 without a trace */

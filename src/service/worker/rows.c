@@ -24,7 +24,7 @@ static struct cw_request *part_last(const struct cw_lease *l)
 {
     struct cw_request *last = NULL;
     for (; l; l = l->next)
-        for (struct cw_request *r = l->requests; r; r = r->next)
+        CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
             last = r->part ? r : last;
     return last;
 }
@@ -111,7 +111,7 @@ static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
     a->why = l->failed ? cw_answer_why(l->failed) : NULL;
     cw_peer_take(r->peer, n);
     cw_mailbox_answer(s->mailbox, a);
-    cw_lease_done(s, l, r);
+    cw_lease_done(s, r);
     return true;
 }
 
@@ -131,10 +131,11 @@ static bool keys_send_early(struct cw_leases *s, struct cw_lease *l, struct cw_r
 bool cw_rows_send_keys(struct cw_leases *s)
 {
     bool any = false;
-    for (struct cw_lease *l = s->list; l && !s->failed; l = s->failed ? NULL : l->next)
-        for (struct cw_request *r = l->requests, *next; r && !s->failed; r = next) {
-            next = r->next;
+    for (struct cw_lease *l = s->list; l; l = l->next)
+        CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests) {
             any |= keys_send_early(s, l, r);
+            if (s->failed) /* l is gone */
+                return false;
         }
     return any;
 }
@@ -148,7 +149,7 @@ bool cw_rows_give_up(struct cw_leases *s, struct cw_lease *l)
     bool any = false;
     if (!before || !l->range || s->n_keys <= 1 || cw_runner_keys(s->runner, l->range, &keys, &n, NULL) < 0)
         return false;
-    for (const struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if (!cw_request_for_rows(r))
             first = CW_MIN(first, r->at);
     for (size_t i = 0; i < first && i < n; i++)
@@ -199,7 +200,7 @@ static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request 
     cw_lease_send(s, l, r, a);
     cw_spans_note_sent(l, r);
     uint32_t key = r->key;
-    cw_lease_done(s, l, r);
+    cw_lease_done(s, r);
     cw_spans_drop(s, l, key);
     return 0;
 }
@@ -230,7 +231,7 @@ static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_reque
     if (status == 1) /* the range has fewer elements: their number is known now, or soon */
         return rows_note_over(s, l);
     if (lasts)
-        cw_lease_reply(s, l, r, CW_ANSWER_RANGE_FAILED, &err);
+        cw_lease_reply(s, r, CW_ANSWER_RANGE_FAILED, &err);
     else if (status < 0)
         cw_leases_fail(s, &err);
     return (lasts || status == 0) && !s->failed;
@@ -238,7 +239,9 @@ static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_reque
 
 struct cw_request *cw_rows_first_ready(struct cw_leases *s, const struct cw_lease *l)
 {
-    for (struct cw_request *r = l->range ? l->requests : NULL; r; r = r->next)
+    if (!l->range)
+        return NULL;
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if (cw_request_for_rows(r) && cw_peer_room(r->peer) &&
             (r->part || (!cw_spans_rows_gone(l, r) &&
                          cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
@@ -249,11 +252,14 @@ struct cw_request *cw_rows_first_ready(struct cw_leases *s, const struct cw_leas
 bool cw_rows_serve(struct cw_leases *s, struct cw_lease *l)
 {
     bool any = rows_note_over(s, l);
-    for (struct cw_request *r = s->failed ? NULL : l->requests, *next; r && !s->failed; r = next) {
-        next = r->next;
+    if (s->failed)
+        return false;
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests) {
         any |= cw_peer_room(r->peer) && rows_answer(s, l, r);
+        if (s->failed) /* l is gone */
+            return false;
     }
-    if (!s->failed && l->range && cw_spans_all_dropped(s, l))
+    if (l->range && cw_spans_all_dropped(s, l))
         cw_lease_close(s, l);
-    return any && !s->failed;
+    return any;
 }

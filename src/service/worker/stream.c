@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/patience.h"
 #include "base/thread.h"
 #include "ops/table.h"
 #include "service/worker/admit.h"
@@ -156,9 +157,9 @@ static int stream_open(struct cw_stream *s, struct cw_error *err)
                                   .optimize = true,
                                   .notify = stream_on_notify,
                                   .notify_arg = s,
-                                  .cache = s->options->cache,
+                                  .cache = s->cache,
                                   .cache_point = CW_CACHE_POINT_AUTO,
-                                  .adaptive = s->options->cache && cw_caching_open_to(l->compiled),
+                                  .adaptive = s->cache && cw_caching_open_to(l->compiled),
                                   .away = s->origin ? cw_origin_away(s->origin) : NULL};
     r = cw_runner_new(l->sequence, &o, &leases->runner, err);
     if (r < 0)
@@ -272,29 +273,30 @@ static void stream_deinit(struct cw_stream *s)
     free(s);
 }
 
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const Cachew__Prepare *m,
+int cw_stream_new(const struct cw_worker_common *w, struct cw_cache *cache, const Cachew__Prepare *m,
                   size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret,
                   struct cw_error *err)
 {
     struct cw_stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
-    *s = (struct cw_stream){.options = o,
+    *s = (struct cw_stream){.options = &w->options,
+                            .cache = cache,
                             .text = strdup(m->pipeline),
                             .base_dir = strdup(m->base_dir),
                             .cache_point = m->cache_point,
                             .end = malloc(sizeof(*s->end)),
-                            .leases = {.threads = o->threads,
+                            .leases = {.threads = w->options.threads,
                                        .seed = m->seed,
-                                       .range_ns = o->range_ns,
+                                       .range_ns = cw_patience_range_ns(),
                                        .stream = s->name,
                                        .mailbox = &s->mailbox,
-                                       .trace = o->trace,
+                                       .trace = w->options.trace,
                                        .memory = memory}};
     memcpy(s->name, m->stream.data, sizeof(s->name));
     memcpy(s->fingerprint, m->fingerprint.data, sizeof(s->fingerprint));
     pthread_mutex_init(&s->mutex, NULL);
-    cw_mailbox_init(&s->mailbox, l, on_answers, arg);
+    cw_mailbox_init(&s->mailbox, w->loop, on_answers, arg);
     int r = s->text && s->base_dir && s->end ? 0 : cw_error_nomem(err, sizeof(*s), "a stream");
     if (r >= 0) {
         *s->end = (struct cw_command){.kind = CW_COMMAND_END};

@@ -3,7 +3,6 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "base/patience.h"
 #include "dataset/mixing.h"
 #include "host/host.h"
 #include "service/worker/origin.h"
@@ -48,7 +47,7 @@ void cw_streams_wake(struct cw_streams *all)
 /* Returns the bytes of one of n streams. */
 static size_t streams_share(const struct cw_streams *all, size_t n)
 {
-    size_t memory = all->options.memory;
+    size_t memory = all->common->options.memory;
     return (memory - memory / CW_HANDED_OUT_PART) / CW_MAX(n, (size_t)1);
 }
 
@@ -158,7 +157,7 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
     *s = (struct cw_worker_stream){
         .next = all->list, .streams = all, .prepare_id = id, .serial = ++all->next_serial};
     /* its part as of now: streams that are forgotten by the messages at hand make room */
-    int r = cw_stream_new(&all->options, all->common->loop, m, streams_share(all, streams_n_sharing(all) + 1),
+    int r = cw_stream_new(all->common, all->cache, m, streams_share(all, streams_n_sharing(all) + 1),
                       all->on_answers, s, &s->stream, err);
     if (r < 0) {
         free(s);
@@ -226,28 +225,4 @@ int cw_streams_revoke(struct cw_streams *all, const Cachew__Revoke *m, struct cw
     }
     cw_common_changed(all->common);
     return 0;
-}
-
-/* ---- life ---- */
-
-void cw_streams_init(struct cw_streams *s, struct cw_worker_common *common, struct cw_cache *cache,
-                     void (*on_answers)(void *stream))
-{
-    const struct cw_worker_options *o = &common->options;
-    s->common = common;
-    s->on_answers = on_answers;
-    s->options = (struct cw_stream_options){.threads = o->threads,
-                                            .memory = o->memory,
-                                            .index_dir = o->index_dir,
-                                            .data_roots = o->data_roots,
-                                            .n_data_roots = o->n_data_roots,
-                                            .allow_python = o->allow_python,
-                                            .cache = cache,
-                                            .trace = o->trace,
-                                            .range_ns = cw_patience_range_ns()};
-}
-
-void cw_streams_deinit(struct cw_streams *s)
-{
-    cw_work_deinit(&s->work);
 }

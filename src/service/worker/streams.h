@@ -26,7 +26,7 @@ struct cw_worker_stream {
 
 struct cw_streams {
     struct cw_worker_common *common;
-    struct cw_stream_options options;
+    struct cw_cache *cache; /* of all streams, or NULL */
     void (*on_answers)(void *stream); /* a struct cw_worker_stream has answers */
     struct cw_worker_stream *list;
     size_t n_sharing; /* streams that share the memory, as it was divided last */
@@ -34,12 +34,6 @@ struct cw_streams {
     struct cw_work work; /* of streams that are over */
 };
 
-/* s is zeros. cache: of all streams, or NULL; it stays the caller's. on_answers gets a struct
- * cw_worker_stream, whose mailbox has answers. */
-void cw_streams_init(struct cw_streams *s, struct cw_worker_common *common, struct cw_cache *cache,
-                     void (*on_answers)(void *stream));
-/* After the last stream. */
-void cw_streams_deinit(struct cw_streams *s);
 
 /* Returns the name of a stream, for messages. */
 ProtobufCBinaryData cw_streams_name(const struct cw_worker_stream *s);

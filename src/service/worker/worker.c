@@ -113,7 +113,7 @@ static struct cw_worker *worker_free(struct cw_worker *w)
     w->stop_timer = w->stop_timer ? cw_timer_free(w->stop_timer) : NULL;
     cw_loop_free(w->common.loop);
     cw_clients_deinit(&w->clients);
-    cw_streams_deinit(&w->streams);
+    cw_work_deinit(&w->streams.work);
     cw_cache_close(w->cache);
     cw_common_deinit(&w->common);
     pthread_mutex_destroy(&w->mutex);
@@ -133,23 +133,17 @@ static int worker_open_cache(struct cw_worker *w, struct cw_error *err)
 static int worker_start(struct cw_worker *w, const struct cw_worker_options *o, struct cw_error *err)
 {
     struct cw_worker_common *c = &w->common;
-    int r = cw_common_init(c, o, err);
-    if (r >= 0)
-        r = worker_open_cache(w, err);
-    if (r < 0)
+    int r;
+    if ((r = cw_common_init(c, o, err)) < 0 || (r = worker_open_cache(w, err)) < 0)
         return r;
-    cw_streams_init(&w->streams, c, w->cache, cw_control_on_answers);
+    w->streams = (struct cw_streams){.common = c, .cache = w->cache, .on_answers = cw_control_on_answers};
     w->reports = (struct cw_reports){.streams = &w->streams, .uplink = &w->uplink};
-    r = cw_clients_init(&w->clients, c, &w->streams, err);
-    if (r >= 0)
-        r = cw_uplink_init(&w->uplink, c, &cw_control_ops, w, err);
-    if (r >= 0)
-        r = cw_timer_new(c->loop, worker_on_stop_timer, w, &w->stop_timer, err);
-    if (r >= 0)
-        r = cw_heartbeat_start(w, err);
-    if (r >= 0 && c->options.http)
-        r = cw_http_new(c->loop, c->options.http, cw_worker_page, w, &w->http, err);
-    if (r < 0)
+    if ((r = cw_clients_init(&w->clients, c, &w->streams, err)) < 0 ||
+        (r = cw_uplink_init(&w->uplink, c, &cw_control_ops, w, err)) < 0 ||
+        (r = cw_timer_new(c->loop, worker_on_stop_timer, w, &w->stop_timer, err)) < 0 ||
+        (r = cw_heartbeat_start(w, err)) < 0 ||
+        (c->options.http &&
+         (r = cw_http_new(c->loop, c->options.http, cw_worker_page, w, &w->http, err)) < 0))
         return r;
     c->changed = (struct cw_post){.fn = worker_on_changed, .arg = w};
     w->drain = (struct cw_post){.fn = cw_control_drain, .arg = w};
