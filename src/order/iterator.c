@@ -262,8 +262,8 @@ static int iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct c
     return 1;
 }
 
-int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
-                            struct cw_error *err)
+int cw_iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
+                      struct cw_error *err)
 {
     it->offered_bit = 0;
     int r = iterator_offer(it, deadline_ns, err);
@@ -271,12 +271,6 @@ int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct
     if (r == 0)
         *ret = CW_STEAL(it->own);
     return r;
-}
-
-int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
-                      struct cw_error *err)
-{
-    return cw_iterator_offer_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
 }
 
 void cw_iterator_accept(struct cw_iterator *it)
@@ -292,7 +286,7 @@ void cw_iterator_accept(struct cw_iterator *it)
 
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    int r = cw_iterator_offer(it, timeout_ns, ret, err);
+    int r = cw_iterator_offer(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
     if (r == 0)
         cw_iterator_accept(it);
     return r;

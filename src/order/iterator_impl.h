@@ -35,11 +35,6 @@ struct cw_iterator {
     uint64_t n_skipped, n_replaced, n_listed;
 };
 
-/* iterator.c */
-/* cw_iterator_offer until deadline_ns; 0: without limit. */
-int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
-                            struct cw_error *err) _must_check_;
-
 /* padding.c */
 /* Makes it->again, over an epoch that is over, as rank `rank` of world_size, unless it is there. */
 int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,

@@ -42,7 +42,7 @@ int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
                     struct cw_batch **ret, struct cw_error *err)
 {
     struct cw_batch *b, *copy = NULL;
-    int r = cw_iterator_offer_until(it->again, deadline_ns, &b, err);
+    int r = cw_iterator_offer(it->again, deadline_ns, &b, err);
     if (r == 0) {
         cw_iterator_accept(it->again);
         r = cw_batch_copy(b, &copy, err);

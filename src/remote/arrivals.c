@@ -149,15 +149,12 @@ static int link_on_batch(struct link *l, uint64_t request, const Cachew__Batch *
     return 0;
 }
 
-/* payload: taken over. */
-static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m, struct cw_slab *payload,
-                        size_t size, struct cw_error *err)
+static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m,
+                        const struct cw_slab *payload, size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct cw_part part = {0};
     int status = cw_wire_part_read(m, payload ? payload->data : NULL, size, r->job.compiled, &part, err);
-    if (payload)
-        cw_slab_put(payload);
     if (status < 0)
         return status;
     cw_crash_point("client-part");
@@ -314,14 +311,11 @@ static int arrivals_message(void *user, struct cw_conn *c CW_UNUSED, const Cache
 {
     struct link *l = user;
     struct cw_slab *slab = CW_STEAL(l->incoming);
-    int status;
     l->retry.attempt = 0; /* the address is of use */
-    if (m->of_case == CACHEW__ENVELOPE__OF_PART)
-        return link_on_part(l, m->re, m->part, slab, size, err);
-    if (m->of_case == CACHEW__ENVELOPE__OF_BATCH)
-        status = link_on_batch(l, m->re, m->batch, slab, size, err);
-    else
-        status = link_on_message(l, m, fds, n_fds, err);
+    int status = m->of_case == CACHEW__ENVELOPE__OF_PART ? link_on_part(l, m->re, m->part, slab, size, err)
+                 : m->of_case == CACHEW__ENVELOPE__OF_BATCH
+                     ? link_on_batch(l, m->re, m->batch, slab, size, err)
+                     : link_on_message(l, m, fds, n_fds, err);
     if (slab && (status < 0 || m->of_case != CACHEW__ENVELOPE__OF_BATCH))
         cw_slab_put(slab);
     return status;

@@ -92,15 +92,6 @@ void cw_remote_count_lost(struct remote *r, struct known_range *x)
 
 /* ---- beginning and end ---- */
 
-int cw_course_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from,
-                          struct cw_error *err)
-{
-    int r = cw_entry_init(c, &to->entry, err);
-    if (r >= 0)
-        cw_cursor_set(c, to, from);
-    return r;
-}
-
 /* Begins the placer at a cursor. */
 static int course_begin_placer(struct course *c, const struct cw_cursor *from, struct cw_error *err)
 {
@@ -131,8 +122,10 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
                          .wanted = UINT64_MAX,
                          .placed = r->job.n_keys > 0,
                          .recut_at = UINT64_MAX};
-    if (cw_course_cursor_init(r->job.compiled, &c->from, from, NULL) < 0 ||
-        (c->placed && course_begin_placer(c, &c->from, NULL) < 0)) {
+    int status = cw_entry_init(r->job.compiled, &c->from.entry, NULL);
+    if (status >= 0)
+        cw_cursor_set(r->job.compiled, &c->from, from);
+    if (status < 0 || (c->placed && course_begin_placer(c, &c->from, NULL) < 0)) {
         cw_entry_deinit(&c->from.entry);
         free(c);
         return NULL;

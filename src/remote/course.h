@@ -46,9 +46,6 @@ struct course {
     struct slot *slots;  /* by g */
 };
 
-/* *to, which has nothing, becomes a copy of *from, whose entry need not have room for all keys. */
-int cw_course_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from,
-                          struct cw_error *err) _must_check_;
 /* Opens a course at batch from->g, before which from->entry stands. NULL: out of memory. */
 struct course *cw_course_new(struct view *v, const struct cw_cursor *from);
 /* Consumer's thread; the mutex is released meanwhile, once the course is out of the list. */

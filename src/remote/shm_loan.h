@@ -29,8 +29,7 @@ struct shm_loan {
     unsigned n;
     struct shm_loan *next; /* in a list of loans to return */
     /* for shm_loan_fork.c, guarded as it says: */
-    bool is_users;             /* the user has the batch */
-    struct cw_link users_link; /* in the list of users' loans */
+    struct cw_link users_link; /* in the list of users' loans, while the user has the batch */
     uint8_t *copies[2];        /* during a fork: the child's copies */
 };
 

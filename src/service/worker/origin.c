@@ -153,6 +153,27 @@ static void origin_log(struct cw_origin *o, const struct cw_error *why)
     snprintf(o->logged, sizeof(o->logged), "%.199s", why->message);
 }
 
+/* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
+static void origin_resend(struct cw_origin *o)
+{
+    CW_WITH (&o->mutex)
+        o->sent = false;
+    cw_timer_start(o->retry, RETRY_NS, 0);
+}
+
+static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct cw_origin *o = user;
+    if (!o)
+        return;
+    o->conn = NULL;
+    o->open = false;
+    o->attempt++;
+    if (why->status)
+        origin_log(o, why);
+    origin_resend(o);
+}
+
 static void origin_connect(struct cw_origin *o)
 {
     const struct cw_worker_common *w = o->common;
@@ -167,12 +188,8 @@ static void origin_connect(struct cw_origin *o)
                                 .token = w->options.token,
                                 .pack = true,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
-    if (cw_conn_connect(o->mailbox->loop, address ? address : "", &c, &origin_ops, o, &o->conn, &err) < 0) {
-        o->conn = NULL;
-        o->attempt++;
-        origin_log(o, &err);
-        cw_timer_start(o->retry, RETRY_NS, 0);
-    }
+    if (cw_conn_connect(o->mailbox->loop, address ? address : "", &c, &origin_ops, o, &o->conn, &err) < 0)
+        origin_on_closed(o, NULL, &err);
 }
 
 /* Sends the request of the pull under way, unless it was sent; connects first where there is no connection.
@@ -209,16 +226,8 @@ static void origin_pump(void *arg)
     }
     if (r < 0) {
         origin_log(o, &err);
-        cw_timer_start(o->retry, RETRY_NS, 0);
+        origin_resend(o);
     }
-}
-
-/* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
-static void origin_resend(struct cw_origin *o)
-{
-    CW_WITH (&o->mutex)
-        o->sent = false;
-    cw_timer_start(o->retry, RETRY_NS, 0);
 }
 
 static int origin_on_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
@@ -267,19 +276,6 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
         pull_came(o, m->re, CW_STEAL(payload), size, &why);
     free(payload);
     return 0;
-}
-
-static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
-{
-    struct cw_origin *o = user;
-    if (!o)
-        return;
-    o->conn = NULL;
-    o->open = false;
-    o->attempt++;
-    if (why->status)
-        origin_log(o, why);
-    origin_resend(o);
 }
 
 /* A connection without a user is closing: the stream does not use it any more. */
