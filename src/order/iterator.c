@@ -13,8 +13,8 @@
 
 static int iterator_open_epochs(struct cw_iterator *it, struct cw_error *err)
 {
-    while (it->producer->ops->open && it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs &&
-           it->plan.n_positions) {
+    while (it->producer->ops->open && it->n_open < OPEN_EPOCHS &&
+           it->at.epoch + it->n_open < it->options.epochs && it->plan.n_positions) {
         struct cw_cursor from = it->n_open ? (struct cw_cursor){.epoch = it->at.epoch + it->n_open} : it->at;
         from.g = it->n_open ? 0 : it->passed;
         int r = it->producer->ops->open(it->producer, &from, &it->open[it->n_open], err);
@@ -66,8 +66,7 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
                                .quarantined_tail = &it->quarantined};
     pthread_mutex_init(&it->mutex, NULL);
     int r;
-    if ((r = cw_entry_init(c, &it->at.entry, err)) < 0 ||
-        (r = cw_entry_init(c, &it->round.entry, err)) < 0 ||
+    if ((r = cw_entry_init(c, &it->at.entry, err)) < 0 || (r = cw_entry_init(c, &it->round.entry, err)) < 0 ||
         (state && (r = cw_iterator_load_state(it, state, err)) < 0) ||
         (r = iterator_open_epochs(it, err)) < 0) {
         cw_iterator_free(it);

@@ -31,7 +31,7 @@ static bool course_is_recut(const struct course *c)
     return c->recut_at != UINT64_MAX;
 }
 
-/* ---- whose batches are whose ---- */
+/* ---- batches of this rank ---- */
 
 /* Returns the batch at which rounds of ranks begin. */
 static uint64_t course_rounds_from(const struct course *c)

@@ -19,7 +19,8 @@ struct slot {
     unsigned key;
     struct fetch
         *fetches; /* siblings: one whole batch, or its parts; NULL: memory lacked, they are made later */
-    struct cw_assembly *joined; /* the consumer's thread: the batch, once it was joined from its parts. Owned */
+    struct cw_assembly
+        *joined; /* the consumer's thread: the batch, once it was joined from its parts. Owned */
 };
 
 struct course {

@@ -131,13 +131,12 @@ static void link_connect(struct link *l)
     const char *address = cw_addresses_try(&l->addresses, l->retry.attempt);
     if (l->no_shm.status)
         hello.n_capabilities = 0;
-    struct cw_conn_options o = {
-        .hello = &hello,
-        .limits = CW_LIMITS_CLIENT,
-        .timeout_ns = cw_address_is_local(address) ? CW_CONN_LOCAL_TIMEOUT_NS : 0,
-        .token = r->job.options.token,
-        .pack = true,
-        .tls = r->job.options.tls};
+    struct cw_conn_options o = {.hello = &hello,
+                                .limits = CW_LIMITS_CLIENT,
+                                .timeout_ns = cw_address_is_local(address) ? CW_CONN_LOCAL_TIMEOUT_NS : 0,
+                                .token = r->job.options.token,
+                                .pack = true,
+                                .tls = r->job.options.tls};
     int status = address ? cw_conn_connect(r->loop.loop, address, &o, r->loop.link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s",
                                         cw_transport_name(r->job.options.transport));
@@ -186,7 +185,8 @@ static bool link_may_close(const struct link *l)
 }
 
 /* Nothing more is requested of a worker that is gone. It may answer earlier requests, until all shared memory
- * is returned. The fetches are requested elsewhere once the dispatcher says who has their ranges. */
+ * is returned. The fetches are requested elsewhere once the dispatcher names the workers that have their
+ * ranges. */
 static void link_retire(struct link *l)
 {
     l->gone = true;

@@ -30,7 +30,7 @@ struct link_retry {
 struct link {
     struct cw_link in_list; /* of r->links */
     struct remote *remote;
-    uint64_t worker; /* the dispatcher's id */
+    uint64_t worker;               /* the dispatcher's id */
     struct cw_addresses addresses; /* by the transport that the user wants */
     bool gone;                /* the dispatcher says that the worker is gone: nothing is requested any more */
     struct cw_conn *conn;     /* NULL: down */

@@ -139,8 +139,7 @@ static int course_pass_next(struct course *c, struct cw_assembly **a, struct cw_
 
 /* Takes batch c->g, which is planned, into a; n_ahead > 0: only passes it. 0: done; 2: it is not here; 3: as
  * slot_take. */
-static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assembly **a,
-                            struct cw_error *err)
+static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assembly **a, struct cw_error *err)
 {
     struct remote *r = c->view->remote;
     struct slot *s = c->slots;

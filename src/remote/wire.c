@@ -70,7 +70,8 @@ struct wire_records {
 /* Returns the bytes that wire_write_records needs. */
 static size_t wire_records_bytes(uint64_t n, const struct cw_quarantined *q)
 {
-    return quarantined_count(q) * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) + n * ID_BYTES;
+    return quarantined_count(q) * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) +
+           n * ID_BYTES;
 }
 
 /* Writes n ids, and a list of records that were skipped or replaced, to `at`. */
@@ -104,7 +105,8 @@ static int wire_read_record(const Cachew__Quarantined *m, const struct cw_compil
                             struct cw_quarantined **list, struct cw_error *err)
 {
     struct cw_quarantined *q = calloc(1, sizeof(*q));
-    int r = q ? wire_read_ids(&m->id, 1, c, &q->id, err) : cw_error_nomem(err, sizeof(*q), "a skipped record");
+    int r = q ? wire_read_ids(&m->id, 1, c, &q->id, err)
+              : cw_error_nomem(err, sizeof(*q), "a skipped record");
     if (r >= 0)
         r = wire_read_ids(&m->by, 1, c, &q->by, err);
     if (r < 0) {
@@ -151,19 +153,13 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
     if (!t)
         return cw_error_nomem(err, head, "a batch's message");
     struct wire_records records = wire_write_records(b->ids, b->n, q, (uint8_t *)t + head);
-    *ret = (struct cw_wire_batch){.memory = t,
-                                  .pieces = t->pieces,
-                                  .message = {CW_MESSAGE(batch),
-                                              .epoch = b->epoch,
-                                              .index = b->index,
-                                              .n = b->n,
-                                              .flags = b->flags,
-                                              .leading = b->leading,
-                                              .n_components = b->n_components,
-                                              .components = t->component_list,
-                                              .ids = records.ids,
-                                              .n_quarantined = records.n_quarantined,
-                                              .quarantined = records.quarantined}};
+    *ret = (struct cw_wire_batch){
+        .memory = t,
+        .pieces = t->pieces,
+        .message = {CW_MESSAGE(batch), .epoch = b->epoch, .index = b->index, .n = b->n, .flags = b->flags,
+                    .leading = b->leading, .n_components = b->n_components, .components = t->component_list,
+                    .ids = records.ids, .n_quarantined = records.n_quarantined,
+                    .quarantined = records.quarantined}};
     size_t offset = 0;
     for (unsigned k = 0; k < b->n_components; k++) {
         const struct cw_batch_component *c = &b->components[k];
@@ -294,8 +290,7 @@ int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct
         return cw_error_nomem(err, bytes, "a part's message");
     struct wire_records records = wire_write_records(r->ids, r->n, r->quarantined, ret->memory);
     ret->message = (Cachew__Part){CW_MESSAGE(part), .n = (uint32_t)r->n, .ids = records.ids,
-                                  .n_quarantined = records.n_quarantined,
-                                  .quarantined = records.quarantined};
+                                  .n_quarantined = records.n_quarantined, .quarantined = records.quarantined};
     return 0;
 }
 

@@ -160,9 +160,9 @@ static int answer_send_not_here(struct cw_client *c, struct cw_answer *a, Cachew
 
 static int (*const answer_senders[])(struct cw_client *c, struct cw_answer *a, Cachew__Envelope *m,
                                      struct cw_error *err) = {
-    [CW_ANSWER_BATCH] = answer_send_batch,         [CW_ANSWER_PART] = answer_send_rows,
-    [CW_ANSWER_KEYS] = answer_send_keys,           [CW_ANSWER_PULLED] = answer_send_pulled,
-    [CW_ANSWER_END] = answer_send_end,             [CW_ANSWER_RANGE_FAILED] = answer_send_failed,
+    [CW_ANSWER_BATCH] = answer_send_batch,       [CW_ANSWER_PART] = answer_send_rows,
+    [CW_ANSWER_KEYS] = answer_send_keys,         [CW_ANSWER_PULLED] = answer_send_pulled,
+    [CW_ANSWER_END] = answer_send_end,           [CW_ANSWER_RANGE_FAILED] = answer_send_failed,
     [CW_ANSWER_NOT_HERE] = answer_send_not_here,
 };
 

@@ -1,6 +1,7 @@
 /*
  * Messages between the dispatcher and this worker: registering, streams, leases, draining. What the worker
- * holds is sent anew on each connection. Answers of streams go from here to clients and reports. The loop's thread only; called by worker.c.
+ * holds is sent anew on each connection. Answers of streams go from here to clients and reports. The loop's
+ * thread only; called by worker.c.
  */
 #pragma once
 #include "service/worker/streams.h"

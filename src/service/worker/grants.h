@@ -8,7 +8,7 @@
 struct cw_grant {
     struct cw_grant *next;
     uint64_t epoch, begin, end;
-    uint64_t number;          /* as Range.lease */
+    uint64_t number; /* as Range.lease */
     /* COMPLETED, acknowledged, to be sent again to the next dispatcher, which may have no journal. Owned;
      * NULL: not acknowledged yet, or the range is not finished */
     struct cw_answer *report;

@@ -81,11 +81,9 @@ void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_ki
 int cw_lease_take(struct cw_leases *s, struct cw_assembly *from, uint64_t n, struct cw_answer **ret,
                   struct cw_error *err)
 {
-    struct cw_answer *a = cw_answer_new(
-        NULL, &(struct cw_answer){.kind = n ? CW_ANSWER_PART : CW_ANSWER_BATCH});
-    int r = !a  ? cw_error_nomem(err, sizeof(*a), "a batch")
-            : n ? cw_part_read(from, 0, n, &a->rows, err)
-                : 0;
+    struct cw_answer *a = cw_answer_new(NULL,
+                                        &(struct cw_answer){.kind = n ? CW_ANSWER_PART : CW_ANSWER_BATCH});
+    int r = !a ? cw_error_nomem(err, sizeof(*a), "a batch") : n ? cw_part_read(from, 0, n, &a->rows, err) : 0;
     if (r < 0) {
         cw_runner_drop(s->runner, from);
         cw_answer_free(a);
@@ -117,7 +115,8 @@ void cw_lease_send(struct cw_leases *s, const struct cw_lease *l, const struct c
         if (a->handed_out && !b->disowned)
             cw_runner_disown(s->runner, b);
     }
-    /* a kept batch makes room for others to be kept; of rows, at most one part of each client finds no room */
+    /* a kept batch makes room for others to be kept; of rows, at most one part of each client finds no room
+     */
     if (!a->handed_out && (!b || b->disowned)) {
         cw_budget_force(handed_out, a->bytes);
         a->handed_out = true;
@@ -157,11 +156,11 @@ bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l)
 {
     struct cw_answer *a = lease_report(
         s, l, NULL,
-        (struct cw_answer){.kind = CW_ANSWER_COMPLETED,
-                           .epoch = l->epoch,
-                           .begin = l->begin,
-                           .report = {.lease = l->number,
-                                      .last = l->range && cw_runner_stream_over(s->runner, l->range)}});
+        (struct cw_answer){
+            .kind = CW_ANSWER_COMPLETED,
+            .epoch = l->epoch,
+            .begin = l->begin,
+            .report = {.lease = l->number, .last = l->range && cw_runner_stream_over(s->runner, l->range)}});
     if (!a)
         return cw_leases_out_of_memory(s);
     l->computed = true;

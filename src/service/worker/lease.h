@@ -45,8 +45,8 @@ struct cw_lease {
     struct cw_assembly *unfinished; /* next_batch, waiting for memory or for map_batches */
     uint64_t failed_at;
     struct cw_answer *kept; /* taken from the runner, without a request; in the order of `at` */
-    uint8_t *sent;    /* a bit per batch; zeros beyond those that were sent */
-    size_t sent_room; /* bytes */
+    uint8_t *sent;          /* a bit per batch; zeros beyond those that were sent */
+    size_t sent_room;       /* bytes */
 
     /* Rows, by key: */
     uint64_t *elements;    /* once computed or failed; before: 0 */
@@ -140,8 +140,8 @@ void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_ki
 /* The range has less than r requests: the report answers it. Frees the request. The stream may have failed.
  */
 void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r);
-/* Moves the batch of an assembly, or (n > 0) its first n rows, which the client joins to a batch, to an answer
- * without a request. Frees the assembly. */
+/* Moves the batch of an assembly, or (n > 0) its first n rows, which the client joins to a batch, to an
+ * answer without a request. Frees the assembly. */
 int cw_lease_take(struct cw_leases *s, struct cw_assembly *from, uint64_t n, struct cw_answer **ret,
                   struct cw_error *err) _must_check_;
 /* Sends such an answer for a request, which it is at. */

@@ -105,9 +105,9 @@ struct cw_answer {
     bool handed_out; /* BATCH, PART: the bytes are in the peer's budget of that name; else in the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    struct cw_part rows; /* PART */
-    uint8_t *data;       /* KEYS, PULLED: `bytes` of them; PULLED, NULL: `why` */
-    bool over;           /* KEYS: no keys follow; `why`: what ended the range */
+    struct cw_part rows;   /* PART */
+    uint8_t *data;         /* KEYS, PULLED: `bytes` of them; PULLED, NULL: `why` */
+    bool over;             /* KEYS: no keys follow; `why`: what ended the range */
     uint64_t requested_ns; /* BATCH, PART: as the request */
     struct cw_error *why;
     struct cw_delivery delivery; /* the loop's thread only */

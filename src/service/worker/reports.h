@@ -9,7 +9,8 @@
 struct cw_reports {
     struct cw_streams *streams;
     struct cw_uplink *uplink;
-    /* COMPLETED, not acknowledged, in the order of sending; `re` is the id of the message on this connection */
+    /* COMPLETED, not acknowledged, in the order of sending; `re` is the id of the message on this connection
+     */
     struct cw_answer *list;
 };
 

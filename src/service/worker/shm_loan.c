@@ -196,7 +196,8 @@ static void shm_loans_free_others(struct cw_client *c, const uint64_t *slabs, si
 {
     CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &c->loans.list) {
         for (size_t i = 0; i < CW_COUNT_OF(a->delivery.slabs); i++)
-            if (a->delivery.slabs[i] && !(n && bsearch(&a->delivery.slabs[i], slabs, n, sizeof(*slabs), slab_compare)))
+            if (a->delivery.slabs[i] &&
+                !(n && bsearch(&a->delivery.slabs[i], slabs, n, sizeof(*slabs), slab_compare)))
                 a->delivery.slabs[i] = 0;
         shm_loan_settle(c, a);
     }

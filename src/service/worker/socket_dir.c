@@ -20,7 +20,8 @@ static int socket_dir_take(int below, const char *name)
 {
     struct stat st;
     _cleanup_close_ int fd = openat(below, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    bool taken = fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    bool taken = fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+                 flock(fd, LOCK_EX | LOCK_NB) == 0;
     return taken ? CW_STEAL_FD(fd) : -1;
 }
 
@@ -29,8 +30,9 @@ static void socket_dir_reap(const char *below)
 {
     _cleanup_(cw_closedirp) DIR *d = opendir(below);
     for (struct dirent *e; d && (e = readdir(d));) {
-        _cleanup_close_ int fd =
-            strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 ? socket_dir_take(dirfd(d), e->d_name) : -1;
+        _cleanup_close_ int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0
+                                     ? socket_dir_take(dirfd(d), e->d_name)
+                                     : -1;
         if (fd < 0)
             continue;
         (void)unlinkat(fd, "socket", 0);

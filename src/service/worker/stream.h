@@ -29,8 +29,8 @@ struct cw_stream {
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and query memory */
 
     /* the loop's thread only: */
-    struct cw_command *end;   /* END, before it is sent; NULL: from now on the runner may go at any time */
-    struct cw_work work;      /* of the runner, when it was queried last: at the latest before END */
+    struct cw_command *end; /* END, before it is sent; NULL: from now on the runner may go at any time */
+    struct cw_work work;    /* of the runner, when it was queried last: at the latest before END */
 
     /* the stream's thread only; immutable from OPENED to END, when the loop's thread may read them: */
     struct cw_local local;

@@ -140,9 +140,10 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
 {
     const struct cw_stream *of;
     if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
-        return cw_error_set(err, CW_E_SERVICE,
-                            "Prepare names a stream of %zu bytes and a fingerprint of %zu: expected %zu, both",
-                            m->stream.len, m->fingerprint.len, sizeof(of->name));
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "Prepare names a stream of %zu bytes and a fingerprint of %zu: expected %zu, both", m->stream.len,
+            m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s && s->state == STREAM_FAILED) { /* it is prepared anew */
         cw_streams_end(s);
@@ -158,7 +159,7 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
         .next = all->list, .streams = all, .prepare_id = id, .serial = ++all->next_serial};
     /* its part as of now: streams that are forgotten by the messages at hand make room */
     int r = cw_stream_new(all->common, all->cache, m, streams_share(all, streams_n_sharing(all) + 1),
-                      all->on_answers, s, &s->stream, err);
+                          all->on_answers, s, &s->stream, err);
     if (r < 0) {
         free(s);
         return r;

@@ -26,14 +26,13 @@ struct cw_worker_stream {
 
 struct cw_streams {
     struct cw_worker_common *common;
-    struct cw_cache *cache; /* of all streams, or NULL */
+    struct cw_cache *cache;           /* of all streams, or NULL */
     void (*on_answers)(void *stream); /* a struct cw_worker_stream has answers */
     struct cw_worker_stream *list;
     size_t n_sharing; /* streams that share the memory, as it was divided last */
     uint64_t next_serial;
     struct cw_work work; /* of streams that are over */
 };
-
 
 /* Returns the name of a stream, for messages. */
 ProtobufCBinaryData cw_streams_name(const struct cw_worker_stream *s);
@@ -44,8 +43,7 @@ struct cw_worker_stream *cw_streams_find(struct cw_streams *s, ProtobufCBinaryDa
 
 int cw_streams_prepare(struct cw_streams *s, uint64_t id, const Cachew__Prepare *m,
                        struct cw_error *err) _must_check_;
-int cw_streams_lease(struct cw_worker_stream *s, const Cachew__Leases *m,
-                     struct cw_error *err) _must_check_;
+int cw_streams_lease(struct cw_worker_stream *s, const Cachew__Leases *m, struct cw_error *err) _must_check_;
 int cw_streams_revoke(struct cw_streams *s, const Cachew__Revoke *m, struct cw_error *err) _must_check_;
 void cw_streams_set_caching(struct cw_streams *s, const Cachew__Caching *m);
 
