@@ -182,18 +182,6 @@ static int iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool m
     return r;
 }
 
-/* Repeats batch j of an epoch as batch g. After a wait that ended, the next call goes on. */
-static int iterator_pad(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
-                        struct cw_error *err)
-{
-    int r = cw_padding_open(it, epoch, (unsigned)j, j + 1, err); /* j is less than the world size */
-    if (r >= 0)
-        r = cw_padding_next(it, epoch, g, deadline_ns, &it->own, err);
-    if (r >= 0)
-        cw_padding_close(it);
-    return r;
-}
-
 /* Makes a finished batch of this rank the one that is offered, as batch g. */
 static void iterator_take_own(struct cw_iterator *it, struct cw_assembly *a, uint64_t g)
 {
@@ -209,7 +197,7 @@ static int iterator_end_epoch(struct cw_iterator *it, uint64_t deadline_ns, stru
     uint64_t total = it->at.g, rest = total - it->round.g, j = it->options.rank - rest;
     int r = 0;
     if (rest && !it->own && it->options.rank >= rest && !it->options.at_most_once)
-        r = iterator_pad(it, it->at.epoch, total + j, j % total, deadline_ns, err);
+        r = cw_padding_take(it, it->at.epoch, total + j, j % total, deadline_ns, err);
     if (r >= 0)
         r = iterator_next_epoch(it, err);
     /* the next epoch will have no batch either: endless epochs would never give one */

@@ -134,32 +134,34 @@ int cw_steer(const struct cw_admin_client_options *o, const char *verb, const ch
 int cw_share_job(const struct cw_admin_client_options *o, const char *name,
                  const struct cw_claim_options *claim, struct cw_error *err)
 {
-    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"share-job",
-                       .name = (char *)(uintptr_t)name};
-    if (claim->has_weight) {
-        m.has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT;
-        m.weight = claim->weight;
-    }
-    if (claim->has_priority) {
-        m.has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY;
-        m.priority = claim->priority;
-    }
-    if (claim->has_quota) {
-        m.has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA;
-        m.quota = claim->quota;
-    }
+    Cachew__Steer m = {
+        CW_MESSAGE(steer),
+        .verb = (char *)(uintptr_t)"share-job",
+        .name = (char *)(uintptr_t)name,
+        .has_weight_case = claim->has_weight ? CACHEW__STEER__HAS_WEIGHT_WEIGHT
+                                             : CACHEW__STEER__HAS_WEIGHT__NOT_SET,
+        .weight = claim->weight,
+        .has_priority_case = claim->has_priority ? CACHEW__STEER__HAS_PRIORITY_PRIORITY
+                                                 : CACHEW__STEER__HAS_PRIORITY__NOT_SET,
+        .priority = claim->priority,
+        .has_quota_case = claim->has_quota ? CACHEW__STEER__HAS_QUOTA_QUOTA
+                                           : CACHEW__STEER__HAS_QUOTA__NOT_SET,
+        .quota = claim->quota,
+    };
     return steer_send(o, &m, err);
 }
 
 int cw_aim_job(const struct cw_admin_client_options *o, const char *name, const char *objective,
                const double *client_price_per_h, struct cw_error *err)
 {
-    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"aim-job",
-                       .name = (char *)(uintptr_t)name,
-                       .objective = (char *)(uintptr_t)(objective ? objective : "")};
-    if (client_price_per_h) {
-        m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
-        m.client_price_per_h = *client_price_per_h;
-    }
+    Cachew__Steer m = {
+        CW_MESSAGE(steer),
+        .verb = (char *)(uintptr_t)"aim-job",
+        .name = (char *)(uintptr_t)name,
+        .objective = (char *)(uintptr_t)(objective ? objective : ""),
+        .has_price_case = client_price_per_h ? CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H
+                                             : CACHEW__STEER__HAS_PRICE__NOT_SET,
+        .client_price_per_h = client_price_per_h ? *client_price_per_h : 0,
+    };
     return steer_send(o, &m, err);
 }

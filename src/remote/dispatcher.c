@@ -69,19 +69,14 @@ static void dispatcher_send_progress(struct remote *r, uint64_t now)
 {
     struct dispatcher *d = &r->dispatcher;
     struct waiting *w = &r->waiting;
-    const struct pace *p = &r->pace;
     d->cursor = cw_placement_cursor(r);
     d->reported_batches = r->n_batches;
     if (!w->active)
         w->lagging[0] = '\0';
     Cachew__Place from = {CW_MESSAGE(place), .epoch = d->cursor.epoch, .position = d->cursor.position};
-    Cachew__Pace pace = {CW_MESSAGE(pace),    .n = p->n,
-                         .late = p->late,     .ready = p->ready,
-                         .step_s = p->step_s, .step_sq = p->step_sq,
-                         .wait_s = p->wait_s, .wait_sq = p->wait_sq};
-    Cachew__Progress m = {CW_MESSAGE(progress),   .from = &from,  .n_batches = r->n_batches,
-                          .wait_ns = w->total_ns, .g = r->from.g, .n_lost = r->n_lost,
-                          .waiting = w->active,   .pace = &pace};
+    Cachew__Progress m = {CW_MESSAGE(progress),   .from = &from,        .n_batches = r->n_batches,
+                          .wait_ns = w->total_ns, .g = r->from.g,       .n_lost = r->n_lost,
+                          .waiting = w->active,   .pace = &r->pace.sums};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PROGRESS, .progress = &m};
     cw_dispatcher_send(d, &e);
     d->last_report_ns = now;

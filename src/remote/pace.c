@@ -24,8 +24,8 @@ static uint64_t pace_count_ready(const struct remote *r)
  * become long. */
 static bool pace_is_pause(struct pace *p, double step)
 {
-    p->paused = !p->paused && p->n >= PAUSE_KNOWN && step > PAUSE_S &&
-                step > PAUSE_STEPS * p->step_s / (double)p->n;
+    p->paused = !p->paused && p->sums.n >= PAUSE_KNOWN && step > PAUSE_S &&
+                step > PAUSE_STEPS * p->sums.step_s / (double)p->sums.n;
     return p->paused;
 }
 
@@ -33,17 +33,18 @@ void cw_pace_step(struct remote *r)
 {
     uint64_t now = cw_now_ns();
     struct pace *p = &r->pace;
+    Cachew__Pace *sums = &p->sums;
     CW_GUARD(&r->mutex);
     double wait = (double)(r->waiting.total_ns - p->last_total_wait_ns) / 1e9,
            step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
     if (p->last_ns && !pace_is_pause(p, step)) {
-        p->n++;
-        p->late += wait > 0;
-        p->ready += pace_count_ready(r);
-        p->step_s += step;
-        p->step_sq += step * step;
-        p->wait_s += wait;
-        p->wait_sq += wait * wait;
+        sums->n++;
+        sums->late += wait > 0;
+        sums->ready += pace_count_ready(r);
+        sums->step_s += step;
+        sums->step_sq += step * step;
+        sums->wait_s += wait;
+        sums->wait_sq += wait * wait;
     }
     p->last_ns = now;
     p->last_total_wait_ns = r->waiting.total_ns;

@@ -115,7 +115,6 @@ static struct cw_worker *worker_free(struct cw_worker *w)
     cw_clients_deinit(&w->clients);
     cw_work_deinit(&w->streams.work);
     cw_cache_close(w->cache);
-    cw_common_deinit(&w->common);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->status_changed);
     free(w);
