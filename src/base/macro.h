@@ -35,6 +35,24 @@
         v_; \
     })
 
+/* Takes an element out of a list linked by `next`, which must have it. */
+#define CW_UNLINK(list, element) \
+    __extension__({ \
+        __typeof__(list) *at_ = &(list); \
+        while (*at_ != (element)) \
+            at_ = &(*at_)->next; \
+        *at_ = (*at_)->next; \
+    })
+
+/* Returns where an element behind the last one of a list linked by `next` is to be linked. */
+#define CW_LIST_END(list) \
+    __extension__({ \
+        __typeof__(list) *at_ = &(list); \
+        while (*at_) \
+            at_ = &(*at_)->next; \
+        at_; \
+    })
+
 /* Returns the first i in [from, upto) for which the condition `is` holds, or `upto`. The condition must hold
  * for all greater i too. */
 #define CW_FIRST(i, from, upto, is) \

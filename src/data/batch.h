@@ -24,7 +24,7 @@ struct cw_batch {
     struct cw_batch_component *components; /* in byte order of names */
     struct cw_record_id *ids;              /* n */
     struct cw_slab *slabs[2];
-    void *memory;  /* of a copy */
+    void *memory;  /* of a copy; in a client: the loan of the memory that it lies in. Owned */
     bool disowned; /* its slabs are not in the budget */
 };
 

@@ -13,13 +13,10 @@
 
 static int iterator_open_epochs(struct cw_iterator *it, struct cw_error *err)
 {
-    while (it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs &&
-           it->plan.n_positions) {
-        struct cw_cursor from = {.epoch = it->at.epoch + it->n_open};
-        if (it->n_open == 0) {
-            from = it->at;
-            from.g = it->passed;
-        }
+    while (it->producer->ops->open && it->n_open < OPEN_EPOCHS &&
+           it->at.epoch + it->n_open < it->options.epochs && it->plan.n_positions) {
+        struct cw_cursor from = it->n_open ? (struct cw_cursor){.epoch = it->at.epoch + it->n_open} : it->at;
+        from.g = it->n_open ? 0 : it->passed;
         int r = it->producer->ops->open(it->producer, &from, &it->open[it->n_open], err);
         if (r < 0)
             return r;
@@ -68,16 +65,10 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
                                .at.epoch = o->first_epoch,
                                .quarantined_tail = &it->quarantined};
     pthread_mutex_init(&it->mutex, NULL);
-    int r = cw_entry_init(c, &it->at.entry, err);
-    if (r >= 0)
-        r = cw_entry_init(c, &it->round.entry, err);
-    if (r >= 0 && state)
-        r = cw_iterator_load_state(it, state, err);
-    if (r >= 0) {
-        it->passed = it->at.g + (it->at.g ? c->batch_from : 0);
-        r = iterator_open_epochs(it, err);
-    }
-    if (r < 0) {
+    int r;
+    if ((r = cw_entry_init(c, &it->at.entry, err)) < 0 || (r = cw_entry_init(c, &it->round.entry, err)) < 0 ||
+        (state && (r = cw_iterator_load_state(it, state, err)) < 0) ||
+        (r = iterator_open_epochs(it, err)) < 0) {
         cw_iterator_free(it);
         return r;
     }
@@ -191,18 +182,6 @@ static int iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool m
     return r;
 }
 
-/* Repeats batch j of an epoch as batch g. After a wait that ended, the next call goes on. */
-static int iterator_pad(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
-                        struct cw_error *err)
-{
-    int r = cw_padding_open(it, epoch, (unsigned)j, j + 1, err); /* j is less than the world size */
-    if (r >= 0)
-        r = cw_padding_next(it, epoch, g, deadline_ns, &it->own, err);
-    if (r >= 0)
-        cw_padding_close(it);
-    return r;
-}
-
 /* Makes a finished batch of this rank the one that is offered, as batch g. */
 static void iterator_take_own(struct cw_iterator *it, struct cw_assembly *a, uint64_t g)
 {
@@ -218,7 +197,7 @@ static int iterator_end_epoch(struct cw_iterator *it, uint64_t deadline_ns, stru
     uint64_t total = it->at.g, rest = total - it->round.g, j = it->options.rank - rest;
     int r = 0;
     if (rest && !it->own && it->options.rank >= rest && !it->options.at_most_once)
-        r = iterator_pad(it, it->at.epoch, total + j, j % total, deadline_ns, err);
+        r = cw_padding_take(it, it->at.epoch, total + j, j % total, deadline_ns, err);
     if (r >= 0)
         r = iterator_next_epoch(it, err);
     /* the next epoch will have no batch either: endless epochs would never give one */
@@ -270,8 +249,8 @@ static int iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct c
     return 1;
 }
 
-int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
-                            struct cw_error *err)
+int cw_iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
+                      struct cw_error *err)
 {
     it->offered_bit = 0;
     int r = iterator_offer(it, deadline_ns, err);
@@ -279,12 +258,6 @@ int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct
     if (r == 0)
         *ret = CW_STEAL(it->own);
     return r;
-}
-
-int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
-                      struct cw_error *err)
-{
-    return cw_iterator_offer_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
 }
 
 void cw_iterator_accept(struct cw_iterator *it)
@@ -300,7 +273,7 @@ void cw_iterator_accept(struct cw_iterator *it)
 
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    int r = cw_iterator_offer(it, timeout_ns, ret, err);
+    int r = cw_iterator_offer(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
     if (r == 0)
         cw_iterator_accept(it);
     return r;

@@ -33,12 +33,12 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
                     struct cw_iterator **ret, struct cw_error *err) _must_check_;
 struct cw_iterator *cw_iterator_free(struct cw_iterator *it);
 /* Sets *ret to the next batch of this rank, to be released with cw_iterator_release at any time. 1: the last
- * epoch is over. The position stays before the batch until cw_iterator_accept, which must come before the
- * next offer. */
-int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
+ * epoch is over. deadline_ns: 0: without limit. The position stays before the batch until cw_iterator_accept,
+ * which must come before the next offer. */
+int cw_iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
                       struct cw_error *err) _must_check_;
 void cw_iterator_accept(struct cw_iterator *it);
-/* Offers a batch and accepts it. */
+/* Offers a batch and accepts it. timeout_ns: 0: without limit. */
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
                      struct cw_error *err) _must_check_;
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);

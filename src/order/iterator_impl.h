@@ -35,21 +35,12 @@ struct cw_iterator {
     uint64_t n_skipped, n_replaced, n_listed;
 };
 
-/* iterator.c */
-/* cw_iterator_offer until deadline_ns; 0: without limit. */
-int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
-                            struct cw_error *err) _must_check_;
-
 /* padding.c */
-/* Makes it->again, over an epoch that is over, as rank `rank` of world_size, unless it is there. */
-int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,
+/* Makes it->own a copy of batch j of an epoch that is over, as batch g. j is less than the world size. After
+ * a wait that ended, the next call goes on. */
+int cw_padding_take(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
                     struct cw_error *err) _must_check_;
-/* Sets *ret to a copy of the next batch of it->again, as batch g. After a wait that ended, the next call goes
- * on. */
-int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t deadline_ns,
-                    struct cw_batch **ret, struct cw_error *err) _must_check_;
-void cw_padding_close(struct cw_iterator *it);
 
 /* state.c */
-/* Sets it->at from a state. CW_E_STATE: it does not fit. */
+/* Sets it->at and it->passed from a state. CW_E_STATE: it does not fit. */
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err) _must_check_;

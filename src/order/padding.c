@@ -7,8 +7,9 @@
 #include "base/crash.h"
 #include "base/thread.h"
 
-int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,
-                    struct cw_error *err)
+/* Makes it->again, over an epoch that is over, as rank `rank` of world_size, unless it is there. */
+static int padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,
+                        struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
     struct cw_iterator *again;
@@ -32,17 +33,14 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
     return 0;
 }
 
-void cw_padding_close(struct cw_iterator *it)
-{
-    struct cw_iterator *again = CW_LOCKED(&it->mutex, CW_STEAL(it->again));
-    cw_iterator_free(again);
-}
-
-int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t deadline_ns,
-                    struct cw_batch **ret, struct cw_error *err)
+int cw_padding_take(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
+                    struct cw_error *err)
 {
     struct cw_batch *b, *copy = NULL;
-    int r = cw_iterator_offer_until(it->again, deadline_ns, &b, err);
+    int r = padding_open(it, epoch, (unsigned)j, j + 1, err);
+    if (r < 0)
+        return r;
+    r = cw_iterator_offer(it->again, deadline_ns, &b, err);
     if (r == 0) {
         cw_iterator_accept(it->again);
         r = cw_batch_copy(b, &copy, err);
@@ -57,6 +55,7 @@ int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
     copy->flags |= CW_RECORD_PADDING;
     for (uint32_t i = 0; i < copy->n; i++)
         copy->ids[i].flags |= CW_RECORD_PADDING;
-    *ret = copy;
+    it->own = copy;
+    cw_iterator_free(CW_LOCKED(&it->mutex, CW_STEAL(it->again)));
     return 0;
 }

@@ -43,7 +43,8 @@ struct cw_producer_ops {
     int (*again)(struct cw_producer *p, unsigned rank, uint64_t world_size, struct cw_producer **ret,
                  struct cw_error *err);
     /* Opens an epoch at a cursor, whose g also counts batches that a `skip` leaves out. Epochs are opened in
-     * ascending order. `from` is copied; an entry without keys is the epoch's beginning. */
+     * ascending order. `from` is copied; an entry without keys is the epoch's beginning. NULL: there are no
+     * batches. */
     int (*open)(struct cw_producer *p, const struct cw_cursor *from, struct cw_batches **ret,
                 struct cw_error *err);
     void (*close)(struct cw_producer *p, struct cw_batches *b);

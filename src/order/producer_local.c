@@ -166,22 +166,10 @@ static struct cw_producer *none_free(struct cw_producer *p)
     return NULL;
 }
 
-static int none_open(struct cw_producer *p CW_UNUSED, const struct cw_cursor *from CW_UNUSED,
-                     struct cw_batches **ret, struct cw_error *err CW_UNUSED)
-{
-    *ret = NULL;
-    return 0;
-}
-
-static void none_close(struct cw_producer *p CW_UNUSED, struct cw_batches *b CW_UNUSED)
-{
-}
-
 int cw_producer_none(const struct cw_sequence *s, uint64_t seed, struct cw_producer **ret,
                      struct cw_error *err)
 {
-    static const struct cw_producer_ops none_ops = {
-        .free = none_free, .open = none_open, .close = none_close};
+    static const struct cw_producer_ops none_ops = {.free = none_free};
     struct cw_producer *p = calloc(1, sizeof(*p));
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "an engine");

@@ -273,22 +273,24 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
 int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o,
                    const json_t *state, struct cw_cursor *ret, struct cw_error *err)
 {
-    int r = state_check_owner(c, seed, state, err);
-    if (r >= 0)
-        r = state_read_handed(o, state, &ret->handed, err);
-    if (r >= 0)
-        r = state_check_rank(o, state, err);
-    if (r >= 0)
-        r = state_read_u64(state, "epoch", &ret->epoch, err);
-    if (r >= 0)
-        r = state_read_u64(state, "g", &ret->g, err);
-    return r < 0 ? r : state_read_entry(c, state, &ret->entry, err);
+    int r;
+    if ((r = state_check_owner(c, seed, state, err)) < 0 ||
+        (r = state_read_handed(o, state, &ret->handed, err)) < 0 ||
+        (r = state_check_rank(o, state, err)) < 0 ||
+        (r = state_read_u64(state, "epoch", &ret->epoch, err)) < 0 ||
+        (r = state_read_u64(state, "g", &ret->g, err)) < 0)
+        return r;
+    return state_read_entry(c, state, &ret->entry, err);
 }
 
-static int state_wrong(const char *key, uint64_t value, const char *expected, struct cw_error *err)
+static int state_wrong(struct cw_error *err, const char *key, uint64_t value, const char *fmt, ...)
+    _printf_(4, 5);
+
+static int state_wrong(struct cw_error *err, const char *key, uint64_t value, const char *fmt, ...)
 {
-    char have[32];
+    char have[32], expected[120];
     snprintf(have, sizeof(have), "%" PRIu64, value);
+    CW_FORMAT(expected, fmt);
     return cw_error_value(err, CW_E_STATE, key, have, expected, "state: %s is %s: expected %s", key, have,
                           expected);
 }
@@ -298,20 +300,17 @@ static int state_wrong(const char *key, uint64_t value, const char *expected, st
 static int state_check_position(const struct cw_iterator *it, struct cw_error *err)
 {
     const struct cw_compiled *c = it->compiled;
-    uint64_t n = it->plan.n_positions, size = c->batch_size, position = it->at.entry.position,
+    uint64_t n = it->plan.n_positions, size = c->batch_size, position = it->at.entry.position, g = it->at.g,
              batches = c->drop_remainder ? n / size : n / size + (n % size != 0);
-    char expected[120];
-    snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of positions of an epoch", n);
     if (position > n)
-        return state_wrong("position", position, expected, err);
-    snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of batches of an epoch", batches);
-    if (c->counted && n < CW_ENDLESS && it->at.g > batches)
-        return state_wrong("g", it->at.g, expected, err);
-    snprintf(expected, sizeof(expected), "%" PRIu64 ", where batch %" PRIu64 " begins",
-             CW_MIN(it->at.g * size, n), it->at.g);
-    return c->counted && position != CW_MIN(it->at.g * size, n)
-               ? state_wrong("position", position, expected, err)
-               : 0;
+        return state_wrong(err, "position", position,
+                           "at most %" PRIu64 ", the number of positions of an epoch", n);
+    if (c->counted && n < CW_ENDLESS && g > batches)
+        return state_wrong(err, "g", g, "at most %" PRIu64 ", the number of batches of an epoch", batches);
+    if (c->counted && position != CW_MIN(g * size, n))
+        return state_wrong(err, "position", position, "%" PRIu64 ", where batch %" PRIu64 " begins",
+                           CW_MIN(g * size, n), g);
+    return 0;
 }
 
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
@@ -320,8 +319,9 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
     char snapshot[17];
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
     int r = cw_state_begin(c, it->producer->seed, &it->options, state, &it->at, err);
-    if (r >= 0)
-        r = state_check_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)",
-                             err);
-    return r < 0 ? r : state_check_position(it, err);
+    if (r < 0 || (r = state_check_text(state, "snapshot", snapshot,
+                                       "data set (files were added, removed or changed)", err)) < 0)
+        return r;
+    it->passed = it->at.g + (it->at.g ? c->batch_from : 0);
+    return state_check_position(it, err);
 }

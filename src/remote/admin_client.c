@@ -91,9 +91,7 @@ static int query_run(struct admin_query *q, struct cw_error *err)
         cw_loop_run(q->loop);
         if (!q->over)
             cw_conn_close(q->conn, NULL);
-        r = q->status;
-        if (r < 0)
-            *err = q->err;
+        r = q->status < 0 ? cw_error_copy(err, &q->err) : 0;
     }
     if (timer)
         cw_timer_free(timer);
@@ -103,11 +101,10 @@ static int query_run(struct admin_query *q, struct cw_error *err)
 
 int cw_observe(const struct cw_admin_client_options *o, const char *what, char **ret, struct cw_error *err)
 {
-    struct cw_error own = {0};
     Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_QUERY, .query = &m};
     struct admin_query q = {.options = o, .request = &e};
-    int r = query_run(&q, err ? err : &own);
+    int r = query_run(&q, err);
     if (r >= 0 && !q.json)
         r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", o->service);
     if (r < 0) {
@@ -120,10 +117,9 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
 
 static int steer_send(const struct cw_admin_client_options *o, Cachew__Steer *m, struct cw_error *err)
 {
-    struct cw_error own = {0};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
     struct admin_query q = {.options = o, .request = &e};
-    int r = query_run(&q, err ? err : &own);
+    int r = query_run(&q, err);
     free(q.json);
     return r;
 }
@@ -138,32 +134,34 @@ int cw_steer(const struct cw_admin_client_options *o, const char *verb, const ch
 int cw_share_job(const struct cw_admin_client_options *o, const char *name,
                  const struct cw_claim_options *claim, struct cw_error *err)
 {
-    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"share-job",
-                       .name = (char *)(uintptr_t)name};
-    if (claim->has_weight) {
-        m.has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT;
-        m.weight = claim->weight;
-    }
-    if (claim->has_priority) {
-        m.has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY;
-        m.priority = claim->priority;
-    }
-    if (claim->has_quota) {
-        m.has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA;
-        m.quota = claim->quota;
-    }
+    Cachew__Steer m = {
+        CW_MESSAGE(steer),
+        .verb = (char *)(uintptr_t)"share-job",
+        .name = (char *)(uintptr_t)name,
+        .has_weight_case = claim->has_weight ? CACHEW__STEER__HAS_WEIGHT_WEIGHT
+                                             : CACHEW__STEER__HAS_WEIGHT__NOT_SET,
+        .weight = claim->weight,
+        .has_priority_case = claim->has_priority ? CACHEW__STEER__HAS_PRIORITY_PRIORITY
+                                                 : CACHEW__STEER__HAS_PRIORITY__NOT_SET,
+        .priority = claim->priority,
+        .has_quota_case = claim->has_quota ? CACHEW__STEER__HAS_QUOTA_QUOTA
+                                           : CACHEW__STEER__HAS_QUOTA__NOT_SET,
+        .quota = claim->quota,
+    };
     return steer_send(o, &m, err);
 }
 
 int cw_aim_job(const struct cw_admin_client_options *o, const char *name, const char *objective,
                const double *client_price_per_h, struct cw_error *err)
 {
-    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"aim-job",
-                       .name = (char *)(uintptr_t)name,
-                       .objective = (char *)(uintptr_t)(objective ? objective : "")};
-    if (client_price_per_h) {
-        m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
-        m.client_price_per_h = *client_price_per_h;
-    }
+    Cachew__Steer m = {
+        CW_MESSAGE(steer),
+        .verb = (char *)(uintptr_t)"aim-job",
+        .name = (char *)(uintptr_t)name,
+        .objective = (char *)(uintptr_t)(objective ? objective : ""),
+        .has_price_case = client_price_per_h ? CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H
+                                             : CACHEW__STEER__HAS_PRICE__NOT_SET,
+        .client_price_per_h = client_price_per_h ? *client_price_per_h : 0,
+    };
     return steer_send(o, &m, err);
 }

@@ -27,10 +27,10 @@ static void fetch_arrived(struct remote *r, struct fetch *f)
 /* Returns the first fetch of a whole batch that is not here: for mutations, which deliver wrong batches. */
 static struct fetch *fetch_any_batch(const struct remote *r)
 {
-    struct fetch *f = r->fetches.first;
-    while (f && (f->state == FETCH_HERE || f->what > CACHEW__WHAT__WHAT_ROWS))
-        f = f->next;
-    return f;
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
+        if (f->state != FETCH_HERE && f->what <= CACHEW__WHAT__WHAT_ROWS)
+            return f;
+    return NULL;
 }
 
 /* Returns the fetch that waits for a batch; NULL: none does (any more). */
@@ -39,42 +39,34 @@ static struct fetch *fetch_of_batch(const struct remote *r, const Cachew__Batch 
     bool rows = r->job.n_keys > 0; /* the batch is of a key, or counts from its range's begin */
     Cachew__What what = rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES;
     uint64_t first = rows ? m->index : m->begin / r->job.compiled->batch_size + m->index;
-    struct fetch *f = cw_mutated("g") ? NULL : r->fetches.first;
-    while (f && (f->state == FETCH_HERE || f->what != what || f->epoch != m->epoch || f->first != first ||
-                 (rows ? f->begin != m->begin || f->key != m->key : f->is_part)))
-        f = f->next;
-    return f ? f : cw_mutated("g") || cw_mutated("dedup") ? fetch_any_batch(r) : NULL;
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
+        if (f->state != FETCH_HERE && f->what == what && f->epoch == m->epoch && f->first == first &&
+            (rows ? f->begin == m->begin && f->key == m->key : !f->is_part) && !cw_mutated("g"))
+            return f;
+    return cw_mutated("g") || cw_mutated("dedup") ? fetch_any_batch(r) : NULL;
 }
 
 /* Returns the fetch that waits for a part of n rows; NULL: none does. */
 static struct fetch *fetch_of_part(const struct remote *r, const Cachew__Part *m, uint64_t n)
 {
     uint64_t size = r->job.compiled->batch_size, g = m->begin / size + m->first;
-    struct fetch *f = r->fetches.first;
-    while (f && (f->state == FETCH_HERE || f->epoch != m->epoch || f->n != n ||
-                 (r->job.n_keys ? f->what != CACHEW__WHAT__WHAT_PART || f->begin != m->begin ||
-                                      f->key != m->key || f->first != m->first
-                                : !f->is_part || f->first != g || f->begin != CW_MAX(m->begin, g * size))))
-        f = f->next;
-    return f;
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
+        if (f->state != FETCH_HERE && f->epoch == m->epoch && f->n == n &&
+            (r->job.n_keys ? f->what == CACHEW__WHAT__WHAT_PART && f->begin == m->begin && f->key == m->key &&
+                                 f->first == m->first
+                           : f->is_part && f->first == g && f->begin == CW_MAX(m->begin, g * size)))
+            return f;
+    return NULL;
 }
 
-/* Returns the first fetch of a request that is not here; NULL: there is none (any more). */
-static struct fetch *fetch_of_request(const struct link *l, uint64_t request)
+/* Returns the first fetch of a request that is not here, and (g not NULL) waits for that batch of a counted
+ * pipeline; NULL: there is none (any more). */
+static struct fetch *fetch_of_request(const struct link *l, uint64_t request, const uint64_t *g)
 {
-    struct fetch *f = l->remote->fetches.first;
-    while (f && (f->state == FETCH_HERE || f->link != l || f->request != request))
-        f = f->next;
-    return f;
-}
-
-/* Returns the fetch that waits for batch g of a counted pipeline with a request; NULL: none does. */
-static struct fetch *fetch_of_request_batch(const struct link *l, uint64_t request, uint64_t g)
-{
-    struct fetch *f = fetch_of_request(l, request);
-    while (f && (f->state == FETCH_HERE || f->link != l || f->request != request || f->first != g))
-        f = f->next;
-    return f;
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &l->remote->fetches.list)
+        if (f->state != FETCH_HERE && f->link == l && f->request == request && (!g || f->first == *g))
+            return f;
+    return NULL;
 }
 
 static int fetch_set_failure(struct fetch *f, const Cachew__Failure *why, struct cw_error *err)
@@ -91,30 +83,36 @@ static void link_range_differs(struct link *l, uint64_t request, uint64_t epoch,
                                uint64_t index)
 {
     struct remote *r = l->remote;
-    const struct fetch *f = fetch_of_request_batch(l, request, begin / r->job.compiled->batch_size + index);
+    uint64_t g = begin / r->job.compiled->batch_size + index;
+    const struct fetch *f = fetch_of_request(l, request, &g);
     if (f && f->what == CACHEW__WHAT__WHAT_BATCHES)
         cw_requests_not_here(r, l, request, epoch, begin);
 }
 
 /* ---- batches and parts ---- */
 
-/* Makes a batch from its message. Mutex not held. */
+/* Makes a batch from its message. Mutex not held. payload: the batch's, unless the result is negative. */
 static int batch_read(struct link *l, const Cachew__Batch *m, struct cw_slab *payload, size_t size,
-                      struct remote_batch **ret, struct cw_quarantined **ret_quarantined,
-                      struct cw_error *err)
+                      struct cw_batch **ret, struct cw_quarantined **ret_quarantined, struct cw_error *err)
 {
-    struct remote_batch *b = cw_remote_batch_new(l->remote);
-    int status = b ? cw_shm_loan_read(&b->loan, l->map, l->worker, m, err)
-                   : cw_error_nomem(err, sizeof(*b), "a batch");
-    if (status >= 0 && !b->loan.n && payload)
-        b->loan.memory[0] = (struct cw_memory){.data = payload->data, .size = size};
+    struct shm_loan *loan = NULL;
+    const struct cw_memory copied[2] = {{.data = payload ? payload->data : NULL, .size = size}};
+    struct cw_batch *b = calloc(1, sizeof(*b));
+    int status = b ? 0 : cw_error_nomem(err, sizeof(*b), "a batch");
+    if (status >= 0 && m->n_slabs)
+        status = cw_shm_loan_new(l->map, l->worker, m, &loan, err);
     if (status >= 0)
-        status = cw_wire_batch_read(m, l->remote->job.compiled, b->loan.memory, &b->b, ret_quarantined, err);
+        status = cw_wire_batch_read(m, l->remote->job.compiled, loan ? loan->memory : copied, b,
+                                    ret_quarantined, err);
     if (status < 0) {
+        free(loan);
         free(b);
         return status; /* it ends the connection, with which the worker takes shared memory back */
     }
-    b->b.slabs[0] = payload;
+    b->slabs[0] = payload;
+    b->memory = loan;
+    if (loan)
+        loan->batch = b;
     *ret = b;
     return 0;
 }
@@ -124,44 +122,39 @@ static int link_on_batch(struct link *l, uint64_t request, const Cachew__Batch *
                          size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
-    struct remote_batch *b;
+    struct cw_batch *b;
     struct cw_quarantined *quarantined = NULL;
-    struct fetch *f = NULL;
     int status = batch_read(l, m, payload, size, &b, &quarantined, err);
     if (status < 0)
         return status;
     cw_crash_point("client-batch");
-    size_t bytes = b->loan.memory[0].size + b->loan.memory[1].size;
-    CW_WITH (&r->mutex) {
-        cw_shm_loan_begin(&b->loan);
-        cw_link_count_batch(l, b->loan.n ? bytes : 0);
-        f = fetch_of_batch(r, m);
-        if (f) {
-            f->batch = b;
-            f->range_end = m->end;
-            f->quarantined = quarantined;
-            cw_window_received(&r->window, CW_MAX(size, bytes), b->loan.n > 0);
-            fetch_arrived(r, f);
-        } else {
-            link_range_differs(l, request, m->epoch, m->begin, m->index);
-        }
-    }
-    if (!f) {
+    struct shm_loan *loan = b->memory;
+    size_t lent = loan ? loan->memory[0].size + loan->memory[1].size : 0;
+    CW_GUARD(&r->mutex);
+    if (loan)
+        cw_shm_loan_begin(loan);
+    cw_link_count_batch(l, lent);
+    struct fetch *f = fetch_of_batch(r, m);
+    if (f) {
+        f->batch = b;
+        f->range_end = m->end;
+        f->quarantined = quarantined;
+        cw_window_received(&r->window, CW_MAX(size, lent), loan);
+        fetch_arrived(r, f);
+    } else {
+        link_range_differs(l, request, m->epoch, m->begin, m->index);
         cw_quarantined_free(quarantined);
-        cw_remote_batch_release(b);
+        cw_remote_batch_drop(r, b);
     }
     return 0;
 }
 
-/* payload: taken over. */
-static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m, struct cw_slab *payload,
-                        size_t size, struct cw_error *err)
+static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m,
+                        const struct cw_slab *payload, size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct cw_part part = {0};
     int status = cw_wire_part_read(m, payload ? payload->data : NULL, size, r->job.compiled, &part, err);
-    if (payload)
-        cw_slab_put(payload);
     if (status < 0)
         return status;
     cw_crash_point("client-part");
@@ -188,7 +181,7 @@ static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m,
 static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, struct cw_error *err)
 {
     struct remote *r = l->remote;
-    struct fetch *f = fetch_of_request(l, request);
+    struct fetch *f = fetch_of_request(l, request, NULL);
     size_t width = r->job.n_keys > 256 ? 2 : 1, n = m->keys.len / width;
     if (!f || f->what != CACHEW__WHAT__WHAT_KEYS)
         return 0;
@@ -238,9 +231,10 @@ static int link_on_range_end(struct link *l, uint64_t request, const Cachew__Rep
 static int link_on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed *m,
                           struct cw_error *err)
 {
-    struct fetch *f = fetch_of_request(l, request);
+    uint64_t g = m->begin / l->remote->job.compiled->batch_size + m->index;
+    struct fetch *f = fetch_of_request(l, request, NULL);
     if (f && f->what == CACHEW__WHAT__WHAT_BATCHES)
-        f = fetch_of_request_batch(l, request, m->begin / l->remote->job.compiled->batch_size + m->index);
+        f = fetch_of_request(l, request, &g);
     if (!f)
         return 0;
     if (fetch_set_failure(f, m->why, err) < 0)
@@ -317,14 +311,11 @@ static int arrivals_message(void *user, struct cw_conn *c CW_UNUSED, const Cache
 {
     struct link *l = user;
     struct cw_slab *slab = CW_STEAL(l->incoming);
-    int status;
     l->retry.attempt = 0; /* the address is of use */
-    if (m->of_case == CACHEW__ENVELOPE__OF_PART)
-        return link_on_part(l, m->re, m->part, slab, size, err);
-    if (m->of_case == CACHEW__ENVELOPE__OF_BATCH)
-        status = link_on_batch(l, m->re, m->batch, slab, size, err);
-    else
-        status = link_on_message(l, m, fds, n_fds, err);
+    int status = m->of_case == CACHEW__ENVELOPE__OF_PART ? link_on_part(l, m->re, m->part, slab, size, err)
+                 : m->of_case == CACHEW__ENVELOPE__OF_BATCH
+                     ? link_on_batch(l, m->re, m->batch, slab, size, err)
+                     : link_on_message(l, m, fds, n_fds, err);
     if (slab && (status < 0 || m->of_case != CACHEW__ENVELOPE__OF_BATCH))
         cw_slab_put(slab);
     return status;

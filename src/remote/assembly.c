@@ -1,7 +1,5 @@
 #include "remote/assembly.h"
 
-#include <stdlib.h>
-
 #include "base/crash.h"
 #include "base/thread.h"
 #include "engine/batch_ops.h"
@@ -10,79 +8,54 @@
 /* Batches that are joined before their turn: as many as there are CPUs for calls of operators, but no more
  * than the window has, and than these. */
 #define JOIN_EARLY_MOST 16
+#define AT_ONCE UINT64_MAX /* a deadline: no wait */
 
-struct remote_assembly *cw_remote_assembly_new(void)
+int cw_slot_join(struct remote *r, struct slot *s, struct cw_error *err)
 {
-    return calloc(1, sizeof(struct remote_assembly));
-}
-
-static struct remote *assembly_remote(const struct cw_producer *base)
-{
-    return ((const struct view *)base)->remote;
-}
-
-/* ---- joining ---- */
-
-static int joined_get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
-{
-    return cw_slab_get(arg, size, ret, err);
-}
-
-/* Joins the parts of a batch, which are here. */
-static int joined_new(struct remote *r, unsigned key, struct fetch *fetches, struct cw_assembly **ret,
-                      struct cw_error *err)
-{
-    struct cw_assembly *joined;
-    int status = cw_assembly_new(&r->job.layout, &r->slabs, cw_key_size(r->job.compiled, key), key, &joined,
+    struct cw_assembly *a = NULL;
+    pthread_mutex_unlock(&r->mutex); /* a slot whose fetches are here stays, and is this thread's */
+    int status = cw_assembly_new(&r->job.layout, &r->slabs, cw_key_size(r->job.compiled, s->key), s->key, &a,
                                  err);
-    if (status < 0)
-        return status;
-    for (struct fetch *f = fetches; f && status >= 0; f = f->sibling)
-        status = cw_part_join(joined, &f->rows, err);
+    for (const struct fetch *f = s->fetches; f && status >= 0; f = f->sibling)
+        status = cw_part_join(a, &f->rows, err);
     if (status >= 0)
-        status = cw_assembly_finish(joined, &r->slabs, err);
-    if (status < 0) {
-        cw_assembly_free(joined);
-        return status;
-    }
-    for (struct fetch *f = fetches; f; f = f->sibling)
-        cw_quarantined_move(&f->rows.quarantined, &joined->quarantined);
-    *ret = joined;
-    return 0;
+        status = cw_assembly_finish(a, &r->slabs, err);
+    pthread_mutex_lock(&r->mutex);
+    for (struct fetch *f = s->fetches; f && status >= 0; f = f->sibling)
+        cw_quarantined_move(&f->rows.quarantined, &a->quarantined);
+    s->joined = status < 0 ? cw_assembly_free(a) : a;
+    return status;
 }
 
-void cw_remote_joined_free(struct cw_assembly **joined)
+void cw_remote_joined_free(struct cw_assembly *joined)
 {
-    if (*joined)
-        cw_batch_call_drop(*joined);
-    *joined = cw_assembly_free(*joined);
+    if (joined)
+        cw_batch_call_drop(joined);
+    cw_assembly_free(joined);
 }
 
 /* ---- operators on batches: each call has a thread of its own (engine/batch_ops.h) ---- */
 
-static void call_ended(void *arg)
+static int joined_get_slab(size_t size, struct cw_slab **ret, void *remote, struct cw_error *err)
 {
-    struct remote *r = arg;
+    return cw_slab_get(&((struct remote *)remote)->slabs, size, ret, err);
+}
+
+static void call_ended(void *remote)
+{
+    struct remote *r = remote;
     CW_GUARD(&r->mutex);
     pthread_cond_broadcast(&r->changed);
 }
 
-static int call_begin(struct remote *r, struct cw_assembly *joined, uint64_t epoch, struct cw_error *err)
-{
-    return cw_batch_call_begin(r->job.compiled, joined, r->job.options.seed, epoch, call_ended, r, err);
-}
-
-/* Takes over what a call gave, which is over. */
-static int call_end(struct remote *r, struct cw_assembly *joined, struct cw_error *err)
-{
-    return cw_batch_call_end(r->job.compiled, joined, joined_get_slab, &r->slabs, err);
-}
-
+/* 2, at once: the call is not over yet. */
 static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
     CW_GUARD(&r->mutex);
     while (status == 0 && !cw_batch_call_over(joined)) {
+        if (deadline_ns == AT_ONCE)
+            return 2;
         status = cw_waiting_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
         cw_remote_join_early(r);
     }
@@ -91,109 +64,22 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     return status;
 }
 
-/* Applies operators on batches, one call after the other. A wait that ends leaves the call where it is. */
+/* Applies operators on batches, one call after the other. A wait that ends leaves the call where it is. As
+ * call_wait. Mutex not held. */
 static int joined_apply(struct remote *r, struct cw_assembly *joined, uint64_t epoch, uint64_t deadline_ns,
                         struct cw_error *err)
 {
+    const struct cw_compiled *c = r->job.compiled;
     int status = 0;
-    if (joined->error) /* made before its turn */
-        return cw_error_copy(err, joined->error);
-    while (status == 0 && joined->n_applied < r->job.compiled->n_batch_ops) {
+    while (status == 0 && joined->n_applied < c->n_batch_ops) {
         if (!joined->call)
-            status = call_begin(r, joined, epoch, err);
+            status = cw_batch_call_begin(c, joined, r->job.options.seed, epoch, call_ended, r, err);
         if (status == 0)
             status = call_wait(r, joined, deadline_ns, err);
         if (status == 0)
-            status = call_end(r, joined, err);
+            status = cw_batch_call_end(c, joined, joined_get_slab, r, err);
     }
     return status;
-}
-
-/* ---- for the iterator ---- */
-
-/* a->joined becomes the batch. */
-static int assembly_take_joined(struct remote *r, struct remote_assembly *a, struct cw_error *err)
-{
-    struct remote_batch *b = cw_remote_batch_new(r);
-    if (!b)
-        return cw_error_nomem(err, sizeof(*b), "a batch");
-    cw_quarantined_move(&a->joined->quarantined, &a->a.quarantined);
-    b->b = *a->joined->batch;
-    free(CW_STEAL(a->joined->batch));
-    cw_remote_joined_free(&a->joined);
-    a->a.batch = &b->b;
-    return 0;
-}
-
-int cw_remote_assembly_finish(struct cw_producer *base, struct cw_assembly *assembly, bool wanted,
-                              uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
-{
-    struct remote *r = assembly_remote(base);
-    struct remote_assembly *a = (struct remote_assembly *)assembly;
-    if (!wanted || a->a.batch)
-        return 0;
-    int status = a->joined ? 0 : joined_new(r, a->a.bucket, a->fetches, &a->joined, err);
-    if (status == 0)
-        status = joined_apply(r, a->joined, epoch, deadline_ns, err);
-    return status == 0 ? assembly_take_joined(r, a, err) : status;
-}
-
-/* Frees all but its batch. */
-static void assembly_free(struct remote *r, struct remote_assembly *a)
-{
-    CW_WITH (&r->mutex)
-        cw_fetches_free(r, &a->fetches);
-    cw_remote_joined_free(&a->joined);
-    cw_quarantined_free(a->a.quarantined);
-    free(a->a.after);
-    free(a->a.error);
-    free(a);
-}
-
-struct cw_batch *cw_remote_assembly_take(struct cw_producer *base, struct cw_assembly *assembly)
-{
-    struct remote *r = assembly_remote(base);
-    struct remote_assembly *a = (struct remote_assembly *)assembly;
-    struct cw_batch *b = CW_STEAL(a->a.batch);
-    r->n_batches++;
-    if (((struct view *)base)->main)
-        cw_pace_step(r);
-    cw_crash_point("client-taken");
-    assembly_free(r, a);
-    b->index = 0; /* a client's batch has no number in a range */
-    cw_batch_disown(b);
-    cw_shm_loan_users_add(&((struct remote_batch *)b)->loan);
-    return b;
-}
-
-void cw_remote_assembly_drop(struct cw_producer *base, struct cw_assembly *assembly)
-{
-    struct remote_assembly *a = (struct remote_assembly *)assembly;
-    if (a->a.batch)
-        cw_remote_batch_release((struct remote_batch *)a->a.batch);
-    assembly_free(assembly_remote(base), a);
-}
-
-/* ---- before their turn ---- */
-
-/* Begins the first call, and each that follows one that is over. What one fails with is met when the batch's
- * turn comes. Mutex not held. */
-static void joined_go_on(struct remote *r, struct cw_assembly *joined, uint64_t epoch)
-{
-    struct cw_error err = {0};
-    unsigned n_ops = r->job.compiled->n_batch_ops;
-    int status = 0;
-    if (joined->error || joined->n_applied == n_ops || (joined->call && !cw_batch_call_over(joined)))
-        return;
-    if (joined->call) {
-        CW_WITH (&r->mutex)
-            cw_batch_call_count(joined, r->ops);
-        status = call_end(r, joined, &err);
-    }
-    if (status == 0 && joined->n_applied < n_ops)
-        status = call_begin(r, joined, epoch, &err);
-    if (status < 0)
-        cw_assembly_poison(joined, &err, 0);
 }
 
 /* Whether all parts of a batch are here, and can be joined. */
@@ -209,17 +95,56 @@ void cw_remote_join_early(struct remote *r)
 {
     size_t n = 0, most = CW_MIN(CW_MIN(cw_window_size(&r->window), (size_t)r->job.n_cpus + 1),
                                 (size_t)JOIN_EARLY_MOST);
-    for (const struct course *c = r->job.compiled->n_batch_ops ? r->courses : NULL; c; c = c->next)
+    if (!r->job.compiled->n_batch_ops)
+        return;
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         for (struct slot *s = c->slots; s && n < most; s = s->next) {
-            /* one that is here stays, and is this thread's to take */
             struct cw_error err = {0};
             if (!slot_can_join(s))
                 continue;
             n++;
+            /* where joining fails, it fails again when the batch's turn comes; an operator's error waits */
+            if ((!s->joined && cw_slot_join(r, s, &err) < 0) || s->joined->error)
+                continue;
             pthread_mutex_unlock(&r->mutex);
-            /* else it fails again when its turn comes */
-            if (s->joined || joined_new(r, s->key, s->fetches, &s->joined, &err) == 0)
-                joined_go_on(r, s->joined, c->epoch);
+            if (joined_apply(r, s->joined, c->epoch, AT_ONCE, &err) < 0)
+                cw_assembly_poison(s->joined, &err, 0);
             pthread_mutex_lock(&r->mutex);
         }
+}
+
+/* ---- for the iterator ---- */
+
+static struct remote *assembly_remote(const struct cw_producer *base)
+{
+    return ((const struct view *)base)->remote;
+}
+
+int cw_remote_assembly_finish(struct cw_producer *base, struct cw_assembly *a, bool wanted, uint64_t epoch,
+                              uint64_t deadline_ns, struct cw_error *err)
+{
+    return wanted && a->layout ? joined_apply(assembly_remote(base), a, epoch, deadline_ns, err) : 0;
+}
+
+struct cw_batch *cw_remote_assembly_take(struct cw_producer *base, struct cw_assembly *a)
+{
+    struct remote *r = assembly_remote(base);
+    struct cw_batch *b = CW_STEAL(a->batch);
+    r->n_batches++;
+    if (((struct view *)base)->main)
+        cw_pace_step(r);
+    cw_crash_point("client-taken");
+    cw_assembly_free(a);
+    b->index = 0; /* a client's batch has no number in a range */
+    cw_batch_disown(b);
+    cw_shm_loan_users_add(b->memory);
+    return b;
+}
+
+void cw_remote_assembly_drop(struct cw_producer *base, struct cw_assembly *a)
+{
+    cw_batch_call_drop(a); /* its thread reads the batch */
+    if (a->batch)
+        cw_remote_batch_release(assembly_remote(base), CW_STEAL(a->batch));
+    cw_assembly_free(a);
 }

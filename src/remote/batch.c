@@ -1,43 +1,30 @@
 #include "remote/batch.h"
 
-#include <stdlib.h>
-
 #include "base/thread.h"
 #include "remote/internal.h"
 
-struct remote_batch *cw_remote_batch_new(struct remote *r)
+void cw_remote_batch_release(struct remote *r, struct cw_batch *b)
 {
-    struct remote_batch *b = calloc(1, sizeof(*b));
-    if (b)
-        b->remote = r;
-    return b;
-}
-
-void cw_remote_batch_release(struct remote_batch *b)
-{
-    struct remote *r = b->remote;
-    cw_shm_loan_users_remove(&b->loan);
+    cw_shm_loan_users_remove(b->memory);
     CW_GUARD(&r->mutex);
-    cw_remote_batch_drop(b);
+    cw_remote_batch_drop(r, b);
 }
 
-void cw_remote_batch_drop(struct remote_batch *b)
+void cw_remote_batch_drop(struct remote *r, struct cw_batch *b)
 {
-    struct remote *r = b->remote;
-    if (!b->loan.n) {
-        cw_batch_free(&b->b);
+    struct shm_loan *l = b->memory;
+    if (!l) {
+        cw_batch_free(b);
         return;
     }
-    b->loan.next = r->released;
-    r->released = &b->loan;
-    if (!b->loan.next)
+    l->next = r->released;
+    r->released = l;
+    if (!l->next)
         cw_remote_wake(r);
 }
 
 void cw_remote_batches_free(struct shm_loan *done)
 {
-    while (done) {
-        struct shm_loan *l = CW_POP(done);
-        cw_batch_free(&CW_CONTAINER(l, struct remote_batch, loan)->b);
-    }
+    while (done)
+        cw_batch_free(CW_POP(done)->batch); /* with it the loan */
 }

@@ -31,7 +31,7 @@ static bool course_is_recut(const struct course *c)
     return c->recut_at != UINT64_MAX;
 }
 
-/* ---- whose batches are whose ---- */
+/* ---- batches of this rank ---- */
 
 /* Returns the batch at which rounds of ranks begin. */
 static uint64_t course_rounds_from(const struct course *c)
@@ -92,15 +92,6 @@ void cw_remote_count_lost(struct remote *r, struct known_range *x)
 
 /* ---- beginning and end ---- */
 
-int cw_course_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from,
-                          struct cw_error *err)
-{
-    int r = cw_entry_init(c, &to->entry, err);
-    if (r >= 0)
-        cw_cursor_set(c, to, from);
-    return r;
-}
-
 /* Begins the placer at a cursor. */
 static int course_begin_placer(struct course *c, const struct cw_cursor *from, struct cw_error *err)
 {
@@ -119,7 +110,7 @@ static int course_begin_placer(struct course *c, const struct cw_cursor *from, s
 struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
 {
     struct remote *r = v->remote;
-    struct course *c = malloc(sizeof(*c)), **at = &r->courses;
+    struct course *c = malloc(sizeof(*c));
     if (!c)
         return NULL;
     *c = (struct course){.view = v,
@@ -131,30 +122,33 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
                          .wanted = UINT64_MAX,
                          .placed = r->job.n_keys > 0,
                          .recut_at = UINT64_MAX};
-    if (cw_course_cursor_init(r->job.compiled, &c->from, from, NULL) < 0 ||
-        (c->placed && course_begin_placer(c, &c->from, NULL) < 0)) {
+    int status = cw_entry_init(r->job.compiled, &c->from.entry, NULL);
+    if (status >= 0)
+        cw_cursor_set(r->job.compiled, &c->from, from);
+    if (status < 0 || (c->placed && course_begin_placer(c, &c->from, NULL) < 0)) {
         cw_entry_deinit(&c->from.entry);
         free(c);
         return NULL;
     }
-    while (*at)
-        at = &(*at)->next;
-    *at = c;
+    cw_list_add(&r->courses, &c->link);
     return c;
+}
+
+void cw_slot_free(struct remote *r, struct slot *s)
+{
+    cw_fetches_free(r, &s->fetches);
+    r->window.n_outstanding--;
+    free(s);
 }
 
 void cw_slots_free(struct remote *r, struct slot *slots)
 {
     pthread_mutex_unlock(&r->mutex); /* a call of map_batches for a slot may need it */
     for (struct slot *s = slots; s; s = s->next)
-        cw_remote_joined_free(&s->joined);
+        cw_remote_joined_free(s->joined);
     pthread_mutex_lock(&r->mutex);
-    while (slots) {
-        struct slot *s = CW_POP(slots);
-        cw_fetches_free(r, &s->fetches);
-        r->window.n_outstanding--;
-        free(s);
-    }
+    while (slots)
+        cw_slot_free(r, CW_POP(slots));
 }
 
 void cw_course_drop_slots(struct course *c)
@@ -165,10 +159,7 @@ void cw_course_drop_slots(struct course *c)
 void cw_course_free(struct course *c)
 {
     struct remote *r = course_remote(c);
-    struct course **at = &r->courses;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    cw_link_out(&c->link);
     cw_course_drop_slots(c);
     cw_fetches_free(r, &c->keys);
     cw_fetches_free(r, &c->early);
@@ -309,10 +300,7 @@ static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
             c->early = f;
             c->placer.requested[f->key] = c->placer.seen[f->key];
         }
-        cw_fetches_free(r, &s->fetches);
-        *at = s->next;
-        r->window.n_outstanding--;
-        free(s);
+        cw_slot_free(r, CW_POP(*at));
     }
 }
 

@@ -19,13 +19,12 @@ struct slot {
     unsigned key;
     struct fetch
         *fetches; /* siblings: one whole batch, or its parts; NULL: memory lacked, they are made later */
-    /* the consumer's thread: the batch joined before its turn, while operators on batches are applied; owned
-     */
-    struct cw_assembly *joined;
+    struct cw_assembly
+        *joined; /* the consumer's thread: the batch, once it was joined from its parts. Owned */
 };
 
 struct course {
-    struct course *next; /* in r->courses */
+    struct cw_link link; /* in r->courses */
     struct view *view;
     uint64_t epoch;
     uint64_t end; /* of the epoch: a position */
@@ -48,9 +47,6 @@ struct course {
     struct slot *slots;  /* by g */
 };
 
-/* *to, which has nothing, becomes a copy of *from, whose entry need not have room for all keys. */
-int cw_course_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from,
-                          struct cw_error *err) _must_check_;
 /* Opens a course at batch from->g, before which from->entry stands. NULL: out of memory. */
 struct course *cw_course_new(struct view *v, const struct cw_cursor *from);
 /* Consumer's thread; the mutex is released meanwhile, once the course is out of the list. */
@@ -88,6 +84,8 @@ bool cw_course_count_sequential(const struct course *c, uint64_t *ret);
 void cw_course_settle(struct course *c);
 /* Returns the first position of what the plan waits for. */
 uint64_t cw_course_plan_position(const struct course *c);
+/* Frees a slot, which is in no list, and nothing was joined in. */
+void cw_slot_free(struct remote *r, struct slot *s);
 /* Frees slots, which are in no list. Consumer's thread; the mutex is released meanwhile. */
 void cw_slots_free(struct remote *r, struct slot *slots);
 /* A range (may be NULL) is lost, and this rank did not get all of its batches in it: counts it once. */

@@ -87,7 +87,8 @@ static void dispatcher_send_progress(struct remote *r, uint64_t now)
     cw_crash_point("client-progress");
 }
 
-uint64_t cw_dispatcher_report_interval_ns(const struct remote *r)
+/* The time after which the next report is due, at the latest. */
+static uint64_t dispatcher_report_interval_ns(const struct remote *r)
 {
     return r->n_batches != r->dispatcher.reported_batches ? PROGRESS_NS : STILL_NS;
 }
@@ -95,13 +96,14 @@ uint64_t cw_dispatcher_report_interval_ns(const struct remote *r)
 void cw_dispatcher_report(struct remote *r, uint64_t now)
 {
     const struct dispatcher *d = &r->dispatcher;
-    bool moved = cw_placement_cursor_moved(r);
-    if (cw_position_before(cw_placement_cursor(r), d->cursor))
+    bool attached = d->state == DISPATCHER_ATTACHED, moved = attached && cw_placement_cursor_moved(r);
+    if (attached && cw_position_before(cw_placement_cursor(r), d->cursor))
         dispatcher_attach(r); /* only that moves the cursor back */
-    else if (moved || now - d->last_report_ns >= cw_dispatcher_report_interval_ns(r))
+    else if (attached && (moved || now - d->last_report_ns >= dispatcher_report_interval_ns(r)))
         dispatcher_send_progress(r, now);
     if (moved)
         cw_range_table_forget(&r->ranges, d->cursor); /* it names them again only after an Attach */
+    cw_remote_wake_at(r, now + dispatcher_report_interval_ns(r));
 }
 
 static void dispatcher_part(struct dispatcher *d)
@@ -111,15 +113,11 @@ static void dispatcher_part(struct dispatcher *d)
         cw_conn_close(d->conn, NULL);
 }
 
-uint64_t cw_dispatcher_goodbye_ns(void)
-{
-    return cw_patience_silence_ns() / GOODBYE_PART;
-}
-
 void cw_dispatcher_leave(struct remote *r)
 {
     struct dispatcher *d = &r->dispatcher;
-    r->loop.goodbye_ns = r->loop.goodbye_ns ? r->loop.goodbye_ns : cw_now_ns() + cw_dispatcher_goodbye_ns();
+    if (!r->loop.goodbye_ns)
+        r->loop.goodbye_ns = cw_now_ns() + cw_patience_silence_ns() / GOODBYE_PART;
     if (d->state == DISPATCHER_PARTED || d->detach_id)
         return;
     if (d->state == DISPATCHER_ATTACHED && !cw_position_before(cw_placement_cursor(r), d->cursor))

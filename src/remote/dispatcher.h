@@ -39,12 +39,9 @@ static inline bool cw_dispatcher_send(struct dispatcher *d, const Cachew__Envelo
 
 /* Connects, or retries later, where there is no connection and one is needed. */
 void cw_dispatcher_connect(struct remote *r, uint64_t now);
-/* Sends the cursor and the numbers of the consumer, where that is due. */
+/* Sends the cursor and the numbers of the consumer, where that is due, and wakes the loop when it is next. */
 void cw_dispatcher_report(struct remote *r, uint64_t now);
-/* The time after which the next report is due, at the latest. */
-uint64_t cw_dispatcher_report_interval_ns(const struct remote *r);
-/* How long a goodbye may take. */
-uint64_t cw_dispatcher_goodbye_ns(void);
-/* Says that this client leaves, until that is answered. A rank that is finished has to: its job would wait
+/* Says that this client leaves, until that is answered or the goodbye takes too long: r->loop.goodbye_ns, set
+ * by the first call. A rank that is finished has to: its job would wait
  * for it. Of others the end of the connection tells. */
 void cw_dispatcher_leave(struct remote *r);

@@ -4,22 +4,14 @@
 
 #include "remote/internal.h"
 
-static void fetch_insert(struct fetch_list *l, struct fetch *f, struct fetch *after)
+struct fetch *cw_fetch_next(const struct remote *r, const struct fetch *f)
 {
-    f->prev = after;
-    f->next = after ? after->next : NULL;
-    *(after ? &after->next : &l->first) = f;
-    *(f->next ? &f->next->prev : &l->last) = f;
-    l->changed = true;
+    const struct cw_link *next = f ? f->in_list.next : r->fetches.list.next;
+    return next == &r->fetches.list ? NULL : CW_CONTAINER(next, struct fetch, in_list);
 }
 
-static void fetch_remove(struct fetch_list *l, struct fetch *f)
-{
-    *(f->prev ? &f->prev->next : &l->first) = f->next;
-    *(f->next ? &f->next->prev : &l->last) = f->prev;
-}
-
-static struct fetch *fetch_new_after(struct remote *r, const struct fetch *what, struct fetch *after)
+/* Adds a copy of *what before a link of the list. */
+static struct fetch *fetch_new_before(struct remote *r, const struct fetch *what, struct cw_link *before)
 {
     struct fetch *f = malloc(sizeof(*f));
     if (!f)
@@ -27,14 +19,15 @@ static struct fetch *fetch_new_after(struct remote *r, const struct fetch *what,
     const struct known_range *x = cw_range_table_find(&r->ranges, what->epoch, what->begin);
     *f = *what;
     f->lost = x && x->lost;
-    fetch_insert(&r->fetches, f, after);
+    cw_list_add(before, &f->in_list);
+    r->fetches.changed = true;
     r->fetches.n++;
     return f;
 }
 
 struct fetch *cw_fetch_new(struct remote *r, const struct fetch *what)
 {
-    return fetch_new_after(r, what, r->fetches.last);
+    return fetch_new_before(r, what, &r->fetches.list);
 }
 
 bool cw_fetch_cut(struct remote *r, struct fetch *f, uint64_t end)
@@ -46,7 +39,7 @@ bool cw_fetch_cut(struct remote *r, struct fetch *f, uint64_t end)
                                .n = f->begin + f->n - end,
                                .first = f->first,
                                .is_part = true};
-    struct fetch *rest = fetch_new_after(r, &what, f);
+    struct fetch *rest = fetch_new_before(r, &what, f->in_list.next);
     if (!rest)
         return false;
     f->sibling = rest;
@@ -57,8 +50,9 @@ bool cw_fetch_cut(struct remote *r, struct fetch *f, uint64_t end)
 
 void cw_fetch_again(struct remote *r, struct fetch *f)
 {
-    fetch_remove(&r->fetches, f);
-    fetch_insert(&r->fetches, f, r->fetches.last);
+    cw_link_out(&f->in_list);
+    cw_list_add(&r->fetches.list, &f->in_list);
+    r->fetches.changed = true;
     f->state = FETCH_WANTED;
     f->link = NULL;
 }
@@ -67,10 +61,10 @@ void cw_fetch_drop(struct remote *r, struct fetch **at)
 {
     struct fetch *f = *at;
     *at = f->sibling;
-    fetch_remove(&r->fetches, f);
+    cw_link_out(&f->in_list);
     r->fetches.n--;
     if (f->batch)
-        cw_remote_batch_drop(f->batch);
+        cw_remote_batch_drop(r, f->batch);
     cw_quarantined_free(f->quarantined);
     cw_part_deinit(&f->rows);
     free(f->keys);
@@ -92,7 +86,7 @@ uint64_t cw_fetch_first(const struct remote *r, const struct fetch *f)
 
 void cw_fetches_unrequest(struct remote *r, const struct link *l)
 {
-    for (struct fetch *f = r->fetches.first; f; f = f->next)
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
         if (f->link == l) {
             f->link = NULL;
             f->state = f->state == FETCH_REQUESTED ? FETCH_WANTED : f->state;

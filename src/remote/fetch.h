@@ -5,12 +5,12 @@
  * throughout.
  */
 #pragma once
+#include "base/list.h"
 #include "engine/part.h"
 #include "proto/cachew.pb-c.h"
 
 struct link;
 struct remote;
-struct remote_batch;
 
 enum fetch_state {
     FETCH_WANTED,    /* to be requested */
@@ -19,8 +19,8 @@ enum fetch_state {
 };
 
 struct fetch {
-    struct fetch *next, *prev; /* in r->fetches */
-    struct fetch *sibling;     /* the next one of the same batch, or of the same list of a course */
+    struct cw_link in_list; /* of r->fetches */
+    struct fetch *sibling;  /* the next one of the same batch, or of the same list of a course */
     /* Where its range begins. WHAT_BATCHES: the first position of the batch, wherever ranges begin. */
     uint64_t epoch, begin;
     Cachew__What what;
@@ -38,8 +38,8 @@ struct fetch {
     uint64_t range_end;                 /* FETCH_HERE: end of the range that it came from */
     bool lost;                          /* its range is lost and will not be run again */
     struct cw_error
-        *failure; /* FETCH_HERE: why it can't be had. WHAT_KEYS: why the range ends there. Owned */
-    struct remote_batch *batch; /* WHAT_BATCHES, WHAT_ROWS. Owned */
+        *failure;           /* FETCH_HERE: why it can't be had. WHAT_KEYS: why the range ends there. Owned */
+    struct cw_batch *batch; /* WHAT_BATCHES, WHAT_ROWS. Owned */
     struct cw_quarantined *quarantined;
     struct cw_part rows; /* WHAT_PART, or is_part */
     uint16_t *keys;      /* WHAT_KEYS: the keys before `first` that the placer does not have yet. Owned */
@@ -48,11 +48,13 @@ struct fetch {
 };
 
 struct fetch_list {
-    struct fetch *first, *last;
+    struct cw_link list;
     size_t n;
     bool changed; /* there are fetches that the loop's thread has not looked at */
 };
 
+/* Returns the fetch behind f (NULL: the first one); NULL: there is none. */
+struct fetch *cw_fetch_next(const struct remote *r, const struct fetch *f);
 /* Adds a copy of *what at the end. NULL: out of memory. */
 struct fetch *cw_fetch_new(struct remote *r, const struct fetch *what);
 /* Cuts a batch in two where a range ends: the second half becomes the fetch's next sibling, requested right

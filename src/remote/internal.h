@@ -61,7 +61,7 @@ struct remote {
     struct cw_cursor attached_from; /* as it was when Attach was sent last: ranges begin there */
     struct range_table ranges;
     struct fetch_list fetches;
-    struct course *courses; /* in the order of opening */
+    struct cw_link courses; /* struct course, in the order of opening */
     struct window window;
     uint64_t n_lost; /* ranges that were lost before this rank had all of its batches in them */
 
@@ -75,5 +75,5 @@ struct remote {
     /* Connections. The loop's thread. */
     struct remote_loop loop;
     struct dispatcher dispatcher;
-    struct link *links;
+    struct cw_link links; /* struct link */
 };

@@ -30,10 +30,10 @@ const char *cw_transport_name(enum cw_transport t)
 
 struct link *cw_link_find(const struct remote *r, uint64_t worker)
 {
-    struct link *l = r->links;
-    while (l && l->worker != worker)
-        l = l->next;
-    return l;
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
+        if (l->worker == worker)
+            return l;
+    return NULL;
 }
 
 /* ---- up and down ---- */
@@ -119,45 +119,24 @@ void cw_link_count_batch(struct link *l, size_t loan_bytes)
 
 /* ---- connecting ---- */
 
-/* Returns the address to try: a Unix socket where the worker is on this host, else one address after the
- * other. NULL: the worker has none for the transport that the user wants. buf: for the address. */
-static const char *link_address(const struct link *l, char *buf, size_t size)
-{
-    const struct remote_job *job = &l->remote->job;
-    enum cw_transport t = job->options.transport;
-    bool has_socket = l->unix_path && *l->unix_path,
-         same_host = has_socket && l->host && strcmp(l->host, job->host) == 0,
-         local = t == CW_TRANSPORT_AUTO ? same_host : t != CW_TRANSPORT_TCP && has_socket;
-    size_t n = (t == CW_TRANSPORT_AUTO || t == CW_TRANSPORT_TCP ? l->n_addresses : 0) + local,
-           i = n ? l->retry.attempt % n : 0;
-    if (n == 0)
-        return NULL;
-    if (!local || i > 0)
-        return l->addresses[i - local];
-    snprintf(buf, size, "unix:%s", l->unix_path);
-    return buf;
-}
-
 static void link_connect(struct link *l)
 {
     struct remote *r = l->remote;
-    char buf[512];
     if (l->retry.next_ns > cw_now_ns()) {
         cw_remote_wake_at(r, l->retry.next_ns);
         return;
     }
     struct cw_error err = {0};
     Cachew__Hello hello = r->job.hello;
-    const char *address = link_address(l, buf, sizeof(buf));
+    const char *address = cw_addresses_try(&l->addresses, l->retry.attempt);
     if (l->no_shm.status)
         hello.n_capabilities = 0;
-    struct cw_conn_options o = {
-        .hello = &hello,
-        .limits = CW_LIMITS_CLIENT,
-        .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? CW_CONN_LOCAL_TIMEOUT_NS : 0,
-        .token = r->job.options.token,
-        .pack = true,
-        .tls = r->job.options.tls};
+    struct cw_conn_options o = {.hello = &hello,
+                                .limits = CW_LIMITS_CLIENT,
+                                .timeout_ns = cw_address_is_local(address) ? CW_CONN_LOCAL_TIMEOUT_NS : 0,
+                                .token = r->job.options.token,
+                                .pack = true,
+                                .tls = r->job.options.tls};
     int status = address ? cw_conn_connect(r->loop.loop, address, &o, r->loop.link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s",
                                         cw_transport_name(r->job.options.transport));
@@ -192,26 +171,10 @@ void cw_link_close(struct link *l)
 
 void cw_link_free(struct link *l)
 {
-    struct link **at = &l->remote->links;
-    while (*at != l)
-        at = &(*at)->next;
-    *at = l->next;
+    cw_link_out(&l->in_list);
     cw_shm_map_unref(l->map);
-    free(l->unix_path);
-    free(l->host);
-    for (size_t i = 0; i < l->n_addresses; i++)
-        free(l->addresses[i]);
-    free(l->addresses);
+    cw_addresses_deinit(&l->addresses);
     free(l);
-}
-
-static bool link_has_address(const struct link *l, const Cachew__WorkerAddress *m)
-{
-    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 &&
-                l->n_addresses == m->n_addresses;
-    for (size_t i = 0; same && i < m->n_addresses; i++)
-        same = strcmp(l->addresses[i], m->addresses[i]) == 0;
-    return same;
 }
 
 /* A retired link may close: else the worker, which may live on, would use its shared memory for other
@@ -222,7 +185,8 @@ static bool link_may_close(const struct link *l)
 }
 
 /* Nothing more is requested of a worker that is gone. It may answer earlier requests, until all shared memory
- * is returned. The fetches are requested elsewhere once the dispatcher says who has their ranges. */
+ * is returned. The fetches are requested elsewhere once the dispatcher names the workers that have their
+ * ranges. */
 static void link_retire(struct link *l)
 {
     l->gone = true;
@@ -234,42 +198,51 @@ static void link_retire(struct link *l)
 
 void cw_links_close_retired(struct remote *r)
 {
-    for (struct link *l = r->links; l; l = l->next)
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
         if (l->gone && link_may_close(l))
             cw_link_close(l);
 }
 
-static int link_new(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
+/* Lists the addresses of a worker that the transport allows. auto: its Unix socket if it is on this host, and
+ * those over TCP. */
+static int link_list_addresses(const struct remote_job *job, const Cachew__WorkerAddress *m,
+                               struct cw_addresses *ret, struct cw_error *err)
 {
-    struct link *l = malloc(sizeof(*l));
-    if (!l)
-        return cw_error_nomem(err, sizeof(*l), "a worker");
-    *l = (struct link){.next = r->links,
-                       .remote = r,
-                       .worker = m->worker,
-                       .unix_path = strdup(m->unix_path),
-                       .host = strdup(m->host),
-                       .addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses))};
-    r->links = l;
-    for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
-        if ((l->addresses[l->n_addresses] = strdup(m->addresses[i])))
-            l->n_addresses++;
-    return l->unix_path && l->host && l->addresses ? 0 : cw_error_nomem(err, 0, "a worker");
+    enum cw_transport t = job->options.transport;
+    bool any = t == CW_TRANSPORT_AUTO, tcp = t == CW_TRANSPORT_TCP,
+         local = *m->unix_path && !tcp && (!any || strcmp(m->host, job->host) == 0);
+    return cw_addresses_init(ret, m, local, any || tcp, err);
 }
 
 int cw_link_set(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
 {
     struct link *l = cw_link_find(r, m->worker);
-    if (l && !m->gone && link_has_address(l, m)) {
+    struct cw_addresses addresses;
+    if (m->gone) {
+        if (l)
+            link_retire(l);
+        return 0;
+    }
+    int status = link_list_addresses(&r->job, m, &addresses, err);
+    if (status < 0)
+        return status;
+    if (l && cw_addresses_same(&l->addresses, &addresses)) {
+        cw_addresses_deinit(&addresses);
         l->gone = false;
         l->retry.next_ns = 0;
         return 0;
     }
-    if (l && !m->gone) /* a dispatcher that lost its state numbers workers anew: this is another worker */
+    if (l) { /* a dispatcher that lost its state numbers workers anew: this is another worker */
         l->worker = 0;
-    if (l)
         link_retire(l);
-    return m->gone ? 0 : link_new(r, m, err);
+    }
+    if (!(l = malloc(sizeof(*l)))) {
+        cw_addresses_deinit(&addresses);
+        return cw_error_nomem(err, sizeof(*l), "a worker");
+    }
+    *l = (struct link){.remote = r, .worker = m->worker, .addresses = addresses};
+    cw_list_add(&r->links, &l->in_list);
+    return 0;
 }
 
 json_t *cw_remote_links(const struct cw_producer *p)
@@ -277,7 +250,7 @@ json_t *cw_remote_links(const struct cw_producer *p)
     struct remote *r = ((const struct view *)p)->remote;
     json_t *list = json_array();
     CW_GUARD(&r->mutex);
-    for (const struct link *l = r->links; l && list; l = l->next) {
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links) {
         const struct link_stats *s = &l->stats;
         if (!s->n_batches)
             continue;

@@ -4,7 +4,9 @@
  * held.
  */
 #pragma once
+#include "base/list.h"
 #include "net/conn.h"
+#include "remote/addresses.h"
 #include "remote/remote.h"
 
 struct remote;
@@ -26,12 +28,10 @@ struct link_retry {
 };
 
 struct link {
-    struct link *next; /* in r->links */
+    struct cw_link in_list; /* of r->links */
     struct remote *remote;
-    uint64_t worker; /* the dispatcher's id */
-    char *unix_path, *host;
-    char **addresses; /* TCP */
-    size_t n_addresses;
+    uint64_t worker;               /* the dispatcher's id */
+    struct cw_addresses addresses; /* by the transport that the user wants */
     bool gone;                /* the dispatcher says that the worker is gone: nothing is requested any more */
     struct cw_conn *conn;     /* NULL: down */
     bool open;                /* requests may be sent; else it connects, or closes */

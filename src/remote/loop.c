@@ -18,10 +18,8 @@ static void loop_turn(void *user)
             cw_dispatcher_leave(r);
         cw_dispatcher_connect(r, now);
         if (r->run.phase == REMOTE_RUNNING) {
-            if (r->dispatcher.state == DISPATCHER_ATTACHED)
-                cw_dispatcher_report(r, now);
+            cw_dispatcher_report(r, now);
             cw_requests_send(r);
-            cw_remote_wake_at(r, now + cw_dispatcher_report_interval_ns(r));
         }
         cw_remote_end_if_done(r);
         for (struct shm_loan *l = done; l; l = l->next)
@@ -71,9 +69,9 @@ static void loop_goodbye(void *user)
     CW_GUARD(&r->mutex);
     r->run.phase = REMOTE_CLOSING;
     /* whatever was said before: connections are to close within this time */
-    r->loop.goodbye_ns = cw_now_ns() + cw_dispatcher_goodbye_ns();
+    r->loop.goodbye_ns = 0;
     cw_dispatcher_leave(r);
-    for (struct link *l = r->links; l; l = l->next)
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
         cw_link_close(l);
     cw_remote_wake_at(r, r->loop.goodbye_ns);
     cw_remote_end_if_done(r);
@@ -87,8 +85,8 @@ void cw_remote_loop_stop(struct remote *r)
     cw_loop_post(r->loop.loop, &post);
     pthread_join(r->loop.thread, NULL);
     r->loop.running = false;
-    for (struct link *l = r->links; l;
-         l = l->next) /* peers that do not close their side are not waited for */
+    /* peers that do not close their side are not waited for */
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
         if (l->conn)
             cw_conn_abort(l->conn);
     if (r->dispatcher.conn)

@@ -77,18 +77,6 @@ static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_opti
     return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
 }
 
-static struct cw_iterator_options iterator_options_of(const struct cw_compiled *c,
-                                                      const struct cw_remote_options *o)
-{
-    return (struct cw_iterator_options){.epochs = o->epochs,
-                                        .rank = o->rank,
-                                        .world_size = o->world_size,
-                                        .first_epoch = o->first_epoch,
-                                        .unordered = o->unordered,
-                                        .at_most_once = o->at_most_once,
-                                        .own_ranges = owns_ranges(c, o)};
-}
-
 static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_options *o,
                            struct cw_error *err)
 {
@@ -108,21 +96,17 @@ static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_o
     return 0;
 }
 
-int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o,
-                       const json_t *state, struct cw_producer **ret, struct cw_error *err)
+/* Attaches to the job, and waits until the plan is known. */
+static int open_producer(const struct cw_compiled *compiled, const struct cw_remote_options *o,
+                         const struct cw_iterator_options *io, const json_t *state, struct cw_producer **ret,
+                         struct cw_error *err)
 {
-    struct cw_iterator_options io = iterator_options_of(compiled, o);
-    struct remote *r = NULL;
-    int status = check_guarantee(compiled, o, err);
-    if (status >= 0)
-        status = cw_remote_new(compiled, o, &io, state, &r, err);
-    if (status >= 0)
-        status = cw_remote_loop_start(r, err);
-    if (status >= 0)
-        status = open_wait_attached(r, err);
-    if (status < 0) {
-        if (r)
-            cw_remote_free(r);
+    struct remote *r;
+    int status = cw_remote_new(compiled, o, io, state, &r, err);
+    if (status < 0)
+        return status;
+    if ((status = cw_remote_loop_start(r, err)) < 0 || (status = open_wait_attached(r, err)) < 0) {
+        cw_remote_free(r);
         return status;
     }
     open_note_taken_over(r);
@@ -178,15 +162,19 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
             strlen(pipeline), CW_PIPELINE_BYTES);
     o.pipeline = pipeline;
     o.base_dir = base_dir;
-    struct cw_iterator_options io = iterator_options_of(l->compiled, &o);
-    int r = check_sources(l->compiled, err);
-    if (r >= 0)
-        r = check_service(o.service, err);
-    if (r >= 0)
-        r = cw_producer_remote(l->compiled, &o, state, &producer, err);
-    if (r >= 0)
-        r = cw_local_over(l, producer, &io, state, err);
-    if (r >= 0)
-        l->remote = producer;
-    return r;
+    const struct cw_iterator_options io = {.epochs = o.epochs,
+                                           .rank = o.rank,
+                                           .world_size = o.world_size,
+                                           .first_epoch = o.first_epoch,
+                                           .unordered = o.unordered,
+                                           .at_most_once = o.at_most_once,
+                                           .own_ranges = owns_ranges(l->compiled, &o)};
+    int r;
+    if ((r = check_sources(l->compiled, err)) < 0 || (r = check_service(o.service, err)) < 0 ||
+        (r = check_guarantee(l->compiled, &o, err)) < 0 ||
+        (r = open_producer(l->compiled, &o, &io, state, &producer, err)) < 0 ||
+        (r = cw_local_over(l, producer, &io, state, err)) < 0)
+        return r;
+    l->remote = producer;
+    return 0;
 }

@@ -8,7 +8,7 @@
 static uint64_t pace_count_ready(const struct remote *r)
 {
     uint64_t n = 0;
-    for (const struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         for (const struct slot *s = c->slots; s; s = s->next)
             n += cw_slot_here(s);
     return n;
@@ -18,6 +18,7 @@ void cw_pace_step(struct remote *r)
 {
     uint64_t now = cw_now_ns();
     struct pace *p = &r->pace;
+    Cachew__Pace *sums = &p->sums;
     CW_GUARD(&r->mutex);
     double wait = (double)(r->waiting.total_ns - p->last_total_wait_ns) / 1e9,
            step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);

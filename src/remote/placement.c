@@ -7,7 +7,7 @@
  * such ranges: batches behind their begin may change. Of a counted pipeline only the parts of batches do. */
 static void placement_recut(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end, bool known)
 {
-    for (struct course *c = r->courses; c; c = c->next) {
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses) {
         if (c->epoch == epoch && !c->placed && known)
             cw_course_recut(c, begin);
         uint64_t at = c->placed && c->epoch == epoch ? cw_placer_differs(&c->placer, begin, end) : UINT64_MAX;
@@ -19,11 +19,11 @@ static void placement_recut(struct remote *r, uint64_t epoch, uint64_t begin, ui
 static bool placement_shorten(struct remote *r, struct known_range *x, uint64_t end)
 {
     bool all = true;
-    for (struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         all &= !c->placed || c->epoch != x->epoch || cw_course_shorten(c, x->begin, end);
     if (!all)
         return false;
-    for (struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         if (!c->placed && c->epoch == x->epoch)
             cw_course_recut(c, end);
     x->end = end;
@@ -62,7 +62,7 @@ int cw_placement_set(struct remote *r, const Cachew__Placement *m, struct cw_err
         x->not_before_ns = 0;
         x->n_not_here = 0;
     }
-    for (struct fetch *f = r->fetches.first; f; f = f->next) {
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list) {
         if (f->epoch != m->epoch || f->begin < m->begin || f->begin >= m->end)
             continue;
         f->lost = x->lost && f->state != FETCH_HERE;
@@ -123,13 +123,13 @@ struct epoch_position cw_placement_cursor(const struct remote *r)
     if (r->job.compiled->sequential)
         at.position = 0;
     /* The iterator's course may need no range before its own position, which is behind the entry. */
-    for (const struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         if (c->placed && c->view->main && c->epoch == at.epoch)
             at.position = UINT64_MAX;
-    for (const struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         at = position_min((struct epoch_position){c->epoch, cw_course_position(c)}, at);
-    for (const struct fetch *f = r->fetches.first; f && !cw_mutated("part"); f = f->next)
-        if (f->state != FETCH_HERE)
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
+        if (f->state != FETCH_HERE && !cw_mutated("part"))
             at = position_min((struct epoch_position){f->epoch, f->begin}, at);
     return at;
 }

@@ -44,8 +44,8 @@ void cw_remote_free(struct remote *r)
         cw_timer_free(CW_STEAL(r->loop.timer));
     if (r->loop.loop)
         cw_loop_free(r->loop.loop); /* connections that were not over end now */
-    while (r->links)
-        cw_link_free(r->links);
+    CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
+        cw_link_free(l);
     for (struct shm_loan *l = r->released; l; l = l->next)
         cw_shm_loan_end(l);
     cw_remote_batches_free(r->released);
@@ -104,48 +104,48 @@ static int remote_set_state(struct remote *r, const struct cw_iterator_options *
 static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o,
                        const struct cw_iterator_options *io, const json_t *state, struct cw_error *err)
 {
-    pthread_mutex_init(&r->mutex, NULL);
-    cw_cond_init(&r->changed);
-    r->view = (struct view){.base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed},
-                            .remote = r,
-                            .rank = o->rank,
-                            .world_size = o->world_size,
-                            .main = true};
-    r->from.epoch = o->first_epoch;
-    r->run.finished = o->first_epoch >= o->epochs;
-    r->window.credits = o->credits;
-    cw_budget_init(&r->budget, SIZE_MAX / 2);
-    int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err);
-    int job_status = job_init(&r->job, c, o, io->own_ranges, err); /* in any case: it is freed */
-    status = status < 0 ? status : job_status;
-    r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops));
-    if (status >= 0 && !r->ops)
-        status = cw_error_nomem(err, 0, "a job");
-    if (status >= 0)
-        status = cw_layout_init(&r->job.layout, c, &r->budget, err);
-    if (status >= 0)
-        status = cw_entry_init(c, &r->from.entry, err);
-    if (status >= 0)
-        status = cw_entry_init(c, &r->attached_from.entry, err);
-    if (status >= 0 && state)
-        status = remote_set_state(r, io, state, err);
-    return status < 0 ? status : cw_loop_new(&r->loop.loop, err);
+    int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err),
+        job_status = job_init(&r->job, c, o, io->own_ranges, err); /* in any case: it is freed */
+    if (status < 0 || job_status < 0)
+        return CW_MIN(status, job_status);
+    if (!(r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops))))
+        return cw_error_nomem(err, 0, "a job");
+    if ((status = cw_layout_init(&r->job.layout, c, &r->budget, err)) < 0 ||
+        (status = cw_entry_init(c, &r->from.entry, err)) < 0 ||
+        (status = cw_entry_init(c, &r->attached_from.entry, err)) < 0 ||
+        (state && (status = remote_set_state(r, io, state, err)) < 0))
+        return status;
+    return cw_loop_new(&r->loop.loop, err);
 }
 
-int cw_remote_new(const struct cw_compiled *compiled, const struct cw_remote_options *o,
+int cw_remote_new(const struct cw_compiled *c, const struct cw_remote_options *o,
                   const struct cw_iterator_options *io, const json_t *state, struct remote **ret,
                   struct cw_error *err)
 {
-    struct remote *r = calloc(1, sizeof(*r));
+    struct remote *r = malloc(sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a job");
-    int status = remote_init(r, compiled, o, io, state, err);
-    if (status < 0) {
+    *r = (struct remote){.view = {.base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed},
+                                  .remote = r,
+                                  .rank = o->rank,
+                                  .world_size = o->world_size,
+                                  .main = true},
+                         .from.epoch = o->first_epoch,
+                         .run.finished = o->first_epoch >= o->epochs,
+                         .pace.sums = {CW_MESSAGE(pace)},
+                         .window.credits = o->credits};
+    cw_list_init(&r->fetches.list);
+    cw_list_init(&r->courses);
+    cw_list_init(&r->links);
+    pthread_mutex_init(&r->mutex, NULL);
+    cw_cond_init(&r->changed);
+    cw_budget_init(&r->budget, SIZE_MAX / 2);
+    int status = remote_init(r, c, o, io, state, err);
+    if (status < 0)
         cw_remote_free(r);
-        return status;
-    }
-    *ret = r;
-    return 0;
+    else
+        *ret = r;
+    return status;
 }
 
 /* ---- the producer's functions ---- */
@@ -186,9 +186,9 @@ static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b,
     return cw_course_next((struct course *)b, n_ahead, deadline_ns, ret, err);
 }
 
-static void remote_release(struct cw_producer *base CW_UNUSED, struct cw_batch *b)
+static void remote_release(struct cw_producer *base, struct cw_batch *b)
 {
-    cw_remote_batch_release((struct remote_batch *)b);
+    cw_remote_batch_release(remote_of(base), b);
 }
 
 static void remote_passed(struct cw_producer *base, const struct cw_cursor *from)
@@ -223,7 +223,7 @@ static void remote_leave(struct cw_producer *base)
     struct remote *r = remote_of(base);
     CW_WITH (&r->mutex) {
         remote_set_left(r);
-        for (struct course *c = r->courses; c; c = c->next)
+        CW_LIST_EACH_OF (c, struct course, link, &r->courses)
             cw_course_drop_slots(c);
     }
     cw_remote_wake(r);
@@ -281,12 +281,9 @@ static struct cw_producer *remote_free(struct cw_producer *base)
     CW_WITH (&r->mutex) {
         if (v->main) /* nothing more is planned */
             remote_set_left(r);
-        for (struct course *c = r->courses; c;) {
-            struct course *next = c->next;
+        CW_LIST_EACH_OF (c, struct course, link, &r->courses)
             if (c->view == v)
                 cw_course_free(c);
-            c = next;
-        }
     }
     if (v->main)
         cw_remote_free(r);

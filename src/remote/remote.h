@@ -38,13 +38,10 @@ struct cw_remote_options {
     const volatile int *interrupt;
 };
 
-/* Attaches to the job, and waits until the plan is known. state: where to go on, or NULL. compiled must
- * outlive the producer. Errors of the service are CW_E_SERVICE; those of the pipeline or the data, as a
- * worker met them, keep their status. */
-int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o,
-                       const json_t *state, struct cw_producer **ret, struct cw_error *err) _must_check_;
 /* Opens an iterator of the job of o, over the pipeline of l (which must be loaded, not opened), as
- * l->iterator. Fills in o->pipeline and o->base_dir itself. */
+ * l->iterator: attaches to the job, and waits until the plan is known. Fills in o->pipeline and o->base_dir
+ * itself. state: where to go on, or NULL. Errors of the service are CW_E_SERVICE; those of the pipeline or
+ * the data, as a worker met them, keep their status. */
 int cw_local_remote(struct cw_local *l, const struct cw_remote_options *o, const json_t *state,
                     struct cw_error *err) _must_check_;
 

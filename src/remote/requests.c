@@ -24,7 +24,7 @@ static bool course_may_plan(const struct course *c)
 static void requests_plan(struct remote *r)
 {
     struct cw_error err = {0};
-    for (struct course *c = r->courses; c; c = c->next)
+    CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         while (cw_course_plan(c, course_may_plan(c) ? c->planned + 1 : 0, &err) == 0 && course_may_plan(c))
             ; /* an error comes again when the consumer wants the batch */
 }
@@ -55,8 +55,9 @@ static bool request_send(struct remote *r, struct link *l, const struct known_ra
                      .count = batches ? 0 : f->n};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = ++r->loop.last_id, .of_case = CACHEW__ENVELOPE__OF_GET,
                           .get = &m};
-    for (bool more = true; more; f = f->next) {
-        more = batches && request_takes(f, f->next, l, x);
+    for (const struct fetch *next = f; next; f = cw_fetch_next(r, f)) {
+        next = batches ? cw_fetch_next(r, f) : NULL;
+        next = request_takes(f, next, l, x) ? next : NULL;
         f->state = FETCH_REQUESTED;
         f->requested_ns = f->requested_ns ? f->requested_ns : now;
         f->link = l;
@@ -77,7 +78,8 @@ void cw_requests_send(struct remote *r)
     if (r->dispatcher.state == DISPATCHER_ATTACHED &&
         cw_placement_cursor_moved(r)) /* workers may wait for it */
         cw_remote_wake(r);
-    for (struct fetch *f = r->fetches.first; f; f = f->next) {
+    /* the second half of one that is cut here comes next */
+    for (struct fetch *f = NULL; (f = cw_fetch_next(r, f));) {
         bool batches = f->what == CACHEW__WHAT__WHAT_BATCHES;
         const struct known_range *x = f->state == FETCH_WANTED && !f->lost
                                           ? cw_range_table_find(&r->ranges, f->epoch, f->begin)
@@ -116,7 +118,7 @@ void cw_requests_not_here(struct remote *r, const struct link *l, uint64_t reque
     uint64_t now = cw_now_ns();
     struct known_range *x = cw_range_table_find(&r->ranges, epoch, begin);
     bool any = false;
-    for (struct fetch *f = r->fetches.first; f; f = f->next)
+    CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
         if (f->state != FETCH_HERE && f->link == l && f->request == request) {
             f->link = NULL;
             f->state = FETCH_WANTED;

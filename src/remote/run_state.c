@@ -1,9 +1,7 @@
 #include "remote/run_state.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "base/clock.h"
+#include "base/text.h"
 #include "remote/internal.h"
 
 void cw_remote_wake(struct remote *r)
@@ -45,10 +43,7 @@ void cw_remote_fail_text(struct remote *r, int status, const char *fmt, ...)
 {
     struct cw_error why = {0};
     char text[sizeof(why.message)];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
+    CW_FORMAT(text, fmt);
     (void)cw_error_set(&why, status, "%s", text);
     cw_remote_fail(r, &why);
 }

@@ -48,6 +48,6 @@ void cw_remote_wake(struct remote *r);
 void cw_remote_wake_at(struct remote *r, uint64_t when_ns);
 /* Ends the loop, if it is to end and nothing is left to do. The loop's thread; mutex held. */
 void cw_remote_end_if_done(struct remote *r);
-/* The run is over: who waits gets this error, unless there was one before. Mutex held. */
+/* The run is over: waits of the consumer end with this error, unless there was one before. Mutex held. */
 void cw_remote_fail(struct remote *r, const struct cw_error *why);
 void cw_remote_fail_text(struct remote *r, int status, const char *fmt, ...) _printf_(3, 4);

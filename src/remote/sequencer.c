@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "remote/internal.h"
 
 /* ---- slots ---- */
@@ -10,10 +11,10 @@
 /* Returns the error that a part of a batch came as; NULL: none did. */
 static const struct cw_error *slot_failure(const struct slot *s)
 {
-    const struct fetch *f = s->fetches;
-    while (f && !f->failure)
-        f = f->sibling;
-    return f ? f->failure : NULL;
+    for (const struct fetch *f = s->fetches; f; f = f->sibling)
+        if (f->failure)
+            return f->failure;
+    return NULL;
 }
 
 /* Whether a batch can be handed out at once: all of it is here, and operators on batches were applied, or
@@ -38,11 +39,13 @@ static bool slot_lost(struct remote *r, const struct slot *s)
     return f;
 }
 
-/* Removes a slot, whose fetches the caller has. */
-static void slot_remove(struct remote *r, struct slot **at)
+/* Removes a slot of a course. */
+static void slot_remove(struct course *c, struct slot *s)
 {
-    free(CW_POP(*at));
-    size_t window = cw_window_size(&r->window), n = --r->window.n_outstanding;
+    struct remote *r = c->view->remote;
+    CW_UNLINK(c->slots, s);
+    cw_slot_free(r, s);
+    size_t window = cw_window_size(&r->window), n = r->window.n_outstanding;
     if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several requests at a time */
         cw_remote_wake(r);
 }
@@ -58,34 +61,35 @@ static void slot_trace(struct remote *r, const struct fetch *first)
     }
 }
 
-/* Moves a batch, all of which is here, from its slot to a. */
-static int slot_take(struct course *c, struct slot **at, struct remote_assembly *a, struct cw_error *err)
+/* Moves a batch, all of which is here, from its slot to *a. 3: it was joined, and the mutex released for
+ * that. */
+static int slot_take(struct course *c, struct slot *s, struct cw_assembly **a, struct cw_error *err)
 {
     struct remote *r = c->view->remote;
-    struct slot *s = *at;
     struct fetch *first = s->fetches;
     const struct cw_error *failure = slot_failure(s);
+    int status;
     if (failure)
         return cw_error_copy(err, failure);
+    if (!first->batch && !s->joined)
+        return (status = cw_slot_join(r, s, err)) < 0 ? status : 3;
     slot_trace(r, first);
     cw_waiting_done(&r->waiting);
-    a->a.bucket = s->key;
-    a->joined = s->joined;
-    if (first->batch) {
-        a->a.batch = &CW_STEAL(first->batch)->b;
-        a->a.quarantined = CW_STEAL(first->quarantined);
-        cw_fetches_free(r, &s->fetches);
+    if (s->joined) {
+        cw_assembly_free(*a);
+        *a = CW_STEAL(s->joined);
     } else {
-        a->fetches = s->fetches;
+        (*a)->batch = CW_STEAL(first->batch);
+        (*a)->quarantined = CW_STEAL(first->quarantined);
     }
-    slot_remove(r, at);
+    slot_remove(c, s);
     return 0;
 }
 
 /* ---- the next batch ---- */
 
-/* Moves the course past the next batch, which was taken: a->a.after becomes the entry behind it. */
-static int course_advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
+/* Moves the course past the next batch, which was taken: (*a)->after becomes the entry behind it. */
+static int course_advance(struct course *c, struct cw_assembly **a, struct cw_error *err)
 {
     struct remote *r = c->view->remote;
     const struct cw_compiled *p = r->job.compiled;
@@ -101,10 +105,10 @@ static int course_advance(struct course *c, struct remote_assembly *a, struct cw
     }
     if (!c->placed && (!p->sequential || p->counted))
         return 0;
-    if (!(a->a.after = cw_entry_new(p)))
-        return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
+    if (!((*a)->after = cw_entry_new(p)))
+        return cw_error_nomem(err, sizeof(*(*a)->after), "a place in an epoch");
     if (c->placed) /* of a sequential pipeline only the number of the batch is known */
-        cw_placer_entry(&c->placer, a->a.after);
+        cw_placer_entry(&c->placer, (*a)->after);
     return 0;
 }
 
@@ -123,7 +127,7 @@ static int course_next_exists(const struct course *c, struct cw_error *err)
 }
 
 /* Passes batch c->g, which is another rank's. As course_take_next. */
-static int course_pass_next(struct course *c, struct remote_assembly *a, struct cw_error *err)
+static int course_pass_next(struct course *c, struct cw_assembly **a, struct cw_error *err)
 {
     int r = course_next_exists(c, err);
     if (r == 0)
@@ -133,9 +137,9 @@ static int course_pass_next(struct course *c, struct remote_assembly *a, struct 
     return r;
 }
 
-/* Takes batch c->g, which is planned, into a; n_ahead > 0: only passes it. 0: done; 2: it is not here. */
-static int course_take_next(struct course *c, uint64_t n_ahead, struct remote_assembly *a,
-                            struct cw_error *err)
+/* Takes batch c->g, which is planned, into a; n_ahead > 0: only passes it. 0: done; 2: it is not here; 3: as
+ * slot_take. */
+static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assembly **a, struct cw_error *err)
 {
     struct remote *r = c->view->remote;
     struct slot *s = c->slots;
@@ -147,25 +151,28 @@ static int course_take_next(struct course *c, uint64_t n_ahead, struct remote_as
     if (status < 0)
         return status;
     if (cw_slot_here(c->slots)) {
-        status = slot_take(c, &c->slots, a, err);
+        status = slot_take(c, c->slots, a, err);
     } else if (slot_lost(r, c->slots)) {
-        a->a.lost = true;
-        cw_fetches_free(r, &c->slots->fetches);
-        slot_remove(r, &c->slots);
+        (*a)->lost = true;
+        slot_remove(c, c->slots);
     } else {
         status = 2;
     }
     return status == 0 ? course_advance(c, a, err) : status;
 }
 
-/* Takes the first batch behind number c->g that is ready. 0: done; 2: none is. */
-static int course_take_early(struct course *c, struct remote_assembly *a, struct cw_error *err)
+/* Takes the first batch behind number c->g that is ready. 0: done; 2: none is; 3: as slot_take. */
+static int course_take_early(struct course *c, struct cw_assembly **a, struct cw_error *err)
 {
-    for (struct slot **at = &c->slots; *at && cw_course_handed_bit(c, (*at)->g); at = &(*at)->next)
-        if ((*at)->g > c->g && slot_ready(c, *at) && !slot_failure(*at)) {
-            c->handed |= cw_course_handed_bit(c, (*at)->g);
-            a->a.n_before = (*at)->g - c->g;
-            return slot_take(c, at, a, err);
+    for (struct slot *s = c->slots; s && cw_course_handed_bit(c, s->g); s = s->next)
+        if (s->g > c->g && slot_ready(c, s) && !slot_failure(s)) {
+            uint64_t g = s->g;
+            int status = slot_take(c, s, a, err);
+            if (status == 0) {
+                c->handed |= cw_course_handed_bit(c, g);
+                (*a)->n_before = g - c->g;
+            }
+            return status;
         }
     return 2;
 }
@@ -173,18 +180,18 @@ static int course_take_early(struct course *c, struct remote_assembly *a, struct
 /* ---- sequencers ---- */
 
 /* Hands a batch of a course out into a. planned: what cw_course_plan returned. 0: done; 1: there are no more;
- * 2: none is here. */
-typedef int sequencer(struct course *c, uint64_t n_ahead, int planned, struct remote_assembly *a,
+ * 2: none is here; 3: it is to be called again, after another plan. */
+typedef int sequencer(struct course *c, uint64_t n_ahead, int planned, struct cw_assembly **a,
                       struct cw_error *err);
 
-static int sequencer_exact(struct course *c, uint64_t n_ahead, int planned, struct remote_assembly *a,
+static int sequencer_exact(struct course *c, uint64_t n_ahead, int planned, struct cw_assembly **a,
                            struct cw_error *err)
 {
     return c->planned > c->g ? course_take_next(c, n_ahead, a, err) : planned;
 }
 
 /* Batches that are ready go before the next one while operators on batches are applied to that. */
-static int sequencer_unordered(struct course *c, uint64_t n_ahead, int planned, struct remote_assembly *a,
+static int sequencer_unordered(struct course *c, uint64_t n_ahead, int planned, struct cw_assembly **a,
                                struct cw_error *err)
 {
     const struct slot *s = c->slots;
@@ -211,29 +218,27 @@ int cw_course_next(struct course *c, uint64_t n_ahead, uint64_t deadline_ns, str
 {
     struct remote *r = c->view->remote;
     sequencer *take = sequencers[r->job.unordered && c->view->main];
-    struct remote_assembly *a = cw_remote_assembly_new();
+    struct cw_assembly *a = calloc(1, sizeof(*a));
     int status = a ? 2 : cw_error_nomem(err, sizeof(*a), "a batch");
-    pthread_mutex_lock(&r->mutex);
-    cw_remote_join_early(r);
-    while (status == 2) {
-        cw_course_settle(c);
-        if (!c->view->main)
-            c->wanted = c->g + n_ahead;
-        int planned = cw_course_plan(c, c->g + n_ahead + 1, err);
-        status = take(c, n_ahead, planned, a, err);
-        if (status != 2)
-            break;
-        if (r->fetches.changed)
-            cw_remote_wake(r);
-        const struct epoch_position at = course_waits_at(c);
-        status = cw_waiting_wait(r, deadline_ns, &at, "a batch", err);
-        status = status == 0 ? 2 : status;
-        cw_remote_join_early(r);
-    }
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH (&r->mutex)
+        while (status >= 2) {
+            cw_remote_join_early(r);
+            cw_course_settle(c);
+            if (!c->view->main)
+                c->wanted = c->g + n_ahead;
+            int planned = cw_course_plan(c, c->g + n_ahead + 1, err);
+            status = take(c, n_ahead, planned, &a, err);
+            if (status != 2)
+                continue;
+            if (r->fetches.changed)
+                cw_remote_wake(r);
+            const struct epoch_position at = course_waits_at(c);
+            status = cw_waiting_wait(r, deadline_ns, &at, "a batch", err);
+            status = status == 0 ? 2 : status;
+        }
     if (status == 0)
-        *ret = &a->a;
+        *ret = a;
     else if (a)
-        cw_remote_assembly_drop(&c->view->base, &a->a);
+        cw_remote_assembly_drop(&c->view->base, a);
     return status;
 }

@@ -122,28 +122,32 @@ int cw_shm_map_resume(struct shm_map *m, struct cw_conn *c, struct cw_error *err
 
 /* ---- loans ---- */
 
-int cw_shm_loan_read(struct shm_loan *l, struct shm_map *m, uint64_t worker, const Cachew__Batch *batch,
-                     struct cw_error *err)
+int cw_shm_loan_new(struct shm_map *m, uint64_t worker, const Cachew__Batch *batch, struct shm_loan **ret,
+                    struct cw_error *err)
 {
+    struct shm_loan *l = calloc(1, sizeof(*l));
+    if (!l)
+        return cw_error_nomem(err, sizeof(*l), "a batch");
+    l->map = m;
     for (size_t i = 0; i < batch->n_slabs; i++) {
         const Cachew__Slab *s = batch->slabs[i];
         const struct shm_region *region = shm_map_region(m, s->region);
         if (i >= CW_COUNT_OF(l->slabs) || !region || s->offset > region->size ||
-            s->size > region->size - s->offset)
+            s->size > region->size - s->offset) {
+            free(l);
             return cw_error_set(err, CW_E_SERVICE,
                                 "worker %" PRIu64 ": a batch names memory that the worker did not share",
                                 worker);
+        }
         l->memory[i] = (struct cw_memory){.data = region->data + s->offset, .size = s->size};
         l->slabs[l->n++] = s->slab;
     }
-    l->map = l->n ? m : NULL;
+    *ret = l;
     return 0;
 }
 
 void cw_shm_loan_begin(struct shm_loan *l)
 {
-    if (!l->map)
-        return;
     l->map->refs++;
     cw_list_add(&l->map->loans, &l->link);
 }

@@ -19,17 +19,17 @@ struct shm_map {
     size_t n_regions, capacity;
 };
 
-/* The worker's memory that one batch lies in. Part of the batch. */
+/* The worker's memory that one batch lies in. The batch owns it. */
 struct shm_loan {
-    struct shm_map *map;        /* NULL: the batch lies in memory of this process */
+    struct cw_batch *batch;
+    struct shm_map *map;
     struct cw_link link;        /* in map->loans */
     uint64_t slabs[2];          /* ids of the n slabs to return */
     struct cw_memory memory[2]; /* where slab i is mapped */
     unsigned n;
     struct shm_loan *next; /* in a list of loans to return */
     /* for shm_loan_fork.c, guarded as it says: */
-    bool is_users;             /* the user has the batch */
-    struct cw_link users_link; /* in the list of users' loans */
+    struct cw_link users_link; /* in the list of users' loans, while the user has the batch */
     uint8_t *copies[2];        /* during a fork: the child's copies */
 };
 
@@ -45,10 +45,10 @@ void cw_shm_map_leave(struct shm_map *m);
 /* c replaces an earlier connection to the same worker: tells it which regions and slabs are in use. */
 int cw_shm_map_resume(struct shm_map *m, struct cw_conn *c, struct cw_error *err) _must_check_;
 
-/* Fills in a loan from the slabs of a batch message. The map gets no reference before cw_shm_loan_begin.
+/* Makes the loan of the slabs of a batch message. The map gets no reference before cw_shm_loan_begin.
  * CW_E_SERVICE: a slab lies in no region of the map (which may be NULL). */
-int cw_shm_loan_read(struct shm_loan *l, struct shm_map *m, uint64_t worker, const Cachew__Batch *batch,
-                     struct cw_error *err) _must_check_;
+int cw_shm_loan_new(struct shm_map *m, uint64_t worker, const Cachew__Batch *batch, struct shm_loan **ret,
+                    struct cw_error *err) _must_check_;
 /* The batch is in use: its loan counts in the map, until cw_shm_loan_end. */
 void cw_shm_loan_begin(struct shm_loan *l);
 void cw_shm_loan_end(struct shm_loan *l);
@@ -57,6 +57,6 @@ void cw_shm_loan_end(struct shm_loan *l);
 void cw_shm_loans_return(struct shm_loan **list, struct shm_loan **ret_done);
 
 /* shm_loan_fork.c: between these two calls the user has the batch, and a forked child gets a copy of it. Any
- * thread; mutex not needed. */
+ * thread; mutex not needed. Loans may be NULL. */
 void cw_shm_loan_users_add(struct shm_loan *l);
 void cw_shm_loan_users_remove(struct shm_loan *l);

@@ -76,17 +76,16 @@ static void fork_install(void)
 
 void cw_shm_loan_users_add(struct shm_loan *l)
 {
-    if (!l->n)
+    if (!l)
         return;
     pthread_once(&fork_once, fork_install);
     CW_GUARD(&users_mutex);
-    l->is_users = true;
     cw_list_add(&users, &l->users_link);
 }
 
 void cw_shm_loan_users_remove(struct shm_loan *l)
 {
-    if (!l->is_users)
+    if (!l)
         return;
     CW_GUARD(&users_mutex);
     cw_link_out(&l->users_link);

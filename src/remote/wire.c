@@ -26,25 +26,28 @@ static void wire_write_id(uint8_t *to, const struct cw_record_id *id)
     memset(to + ID_USED, 0, ID_BYTES - ID_USED);
 }
 
+/* Reads n ids into *ret, which has room for them. */
 static int wire_read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c,
-                         struct cw_record_id **ret, struct cw_error *err)
+                         struct cw_record_id *ret, struct cw_error *err)
 {
     if (m->len != n * ID_BYTES)
         return cw_error_set(err, CW_E_SERVICE, "%llu record ids came in %zu bytes", (unsigned long long)n,
                             m->len);
-    struct cw_record_id *ids = calloc(CW_MAX(n, 1), sizeof(*ids));
-    if (!ids)
-        return cw_error_nomem(err, n * sizeof(*ids), "record ids");
     for (uint64_t i = 0; i < n; i++) {
-        memcpy(&ids[i], m->data + i * ID_BYTES, ID_USED);
-        unsigned leaf = ids[i].leaf;
-        if (leaf >= c->n_programs) {
-            free(ids);
-            return cw_error_set(err, CW_E_SERVICE, "a record id names source %u of %u", leaf, c->n_programs);
-        }
+        memcpy(&ret[i], m->data + i * ID_BYTES, ID_USED);
+        if (ret[i].leaf >= c->n_programs)
+            return cw_error_set(err, CW_E_SERVICE, "a record id names source %u of %u", (unsigned)ret[i].leaf,
+                                c->n_programs);
     }
-    *ret = ids;
     return 0;
+}
+
+/* The same into memory of their own. *ret is the caller's, also on errors. */
+static int wire_copy_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c,
+                         struct cw_record_id **ret, struct cw_error *err)
+{
+    *ret = calloc(CW_MAX(m->len / ID_BYTES, 1), sizeof(**ret));
+    return *ret ? wire_read_ids(m, n, c, *ret, err) : cw_error_nomem(err, m->len, "record ids");
 }
 
 /* ---- records that were skipped or replaced ---- */
@@ -57,22 +60,68 @@ static size_t quarantined_count(const struct cw_quarantined *q)
     return n;
 }
 
-/* Writes a list of records into arrays, which have room for all. */
-static void wire_write_quarantined(const struct cw_quarantined *q, Cachew__Quarantined *messages,
-                                   Cachew__Quarantined **list, uint8_t *ids)
+/* What a message has of the records of a batch or a part. */
+struct wire_records {
+    ProtobufCBinaryData ids;
+    Cachew__Quarantined **quarantined;
+    size_t n_quarantined;
+};
+
+/* Returns the bytes that wire_write_records needs. */
+static size_t wire_records_bytes(uint64_t n, const struct cw_quarantined *q)
 {
-    for (; q; q = q->next, messages++, list++, ids += 2 * ID_BYTES) {
-        wire_write_id(ids, &q->id);
-        wire_write_id(ids + ID_BYTES, &q->by);
-        *messages = (Cachew__Quarantined){CW_MESSAGE(quarantined),
-                                          .id = {.data = ids, .len = ID_BYTES},
-                                          .by = {.data = ids + ID_BYTES, .len = ID_BYTES},
-                                          .op = (char *)(uintptr_t)q->op,
-                                          .file = q->file,
-                                          .message = (char *)(uintptr_t)q->message,
-                                          .action = q->note ? 2 : q->replaced};
-        *list = messages;
+    return quarantined_count(q) * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) +
+           n * ID_BYTES;
+}
+
+/* Writes n ids, and a list of records that were skipped or replaced, to `at`. */
+static struct wire_records wire_write_records(const struct cw_record_id *ids, uint64_t n,
+                                              const struct cw_quarantined *q, uint8_t *at)
+{
+    size_t n_quarantined = quarantined_count(q);
+    Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)at,
+                        **list = (Cachew__Quarantined **)(void *)(messages + n_quarantined);
+    at = (uint8_t *)(list + n_quarantined);
+    for (size_t i = 0; q; q = q->next, i++, at += 2 * ID_BYTES) {
+        wire_write_id(at, &q->id);
+        wire_write_id(at + ID_BYTES, &q->by);
+        messages[i] = (Cachew__Quarantined){CW_MESSAGE(quarantined),
+                                            .id = {.data = at, .len = ID_BYTES},
+                                            .by = {.data = at + ID_BYTES, .len = ID_BYTES},
+                                            .op = (char *)(uintptr_t)q->op,
+                                            .file = q->file,
+                                            .message = (char *)(uintptr_t)q->message,
+                                            .action = q->note ? 2 : q->replaced};
+        list[i] = &messages[i];
     }
+    for (uint64_t i = 0; i < n; i++)
+        wire_write_id(at + i * ID_BYTES, &ids[i]);
+    return (struct wire_records){
+        .ids = {.data = at, .len = n * ID_BYTES}, .quarantined = list, .n_quarantined = n_quarantined};
+}
+
+/* Adds a record of a message at the front of a list. */
+static int wire_read_record(const Cachew__Quarantined *m, const struct cw_compiled *c,
+                            struct cw_quarantined **list, struct cw_error *err)
+{
+    struct cw_quarantined *q = calloc(1, sizeof(*q));
+    int r = q ? wire_read_ids(&m->id, 1, c, &q->id, err)
+              : cw_error_nomem(err, sizeof(*q), "a skipped record");
+    if (r >= 0)
+        r = wire_read_ids(&m->by, 1, c, &q->by, err);
+    if (r < 0) {
+        free(q);
+        return r;
+    }
+    const struct cw_op_desc *op = cw_op_find(cw_ops(), m->op); /* its name is a constant */
+    q->op = op ? op->name : "";
+    q->note = m->action == 2;
+    q->replaced = m->action == 1;
+    q->file = *m->file ? strdup(m->file) : NULL;
+    snprintf(q->message, sizeof(q->message), "%s", m->message);
+    q->next = *list;
+    *list = q;
+    return 0;
 }
 
 static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const struct cw_compiled *c,
@@ -80,36 +129,10 @@ static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const 
 {
     struct cw_quarantined *list = NULL;
     int r = 0;
-    for (size_t i = n; i-- > 0 && r >= 0;) {
-        struct cw_record_id *id = NULL, *by = NULL;
-        struct cw_quarantined *q = calloc(1, sizeof(*q));
-        r = q ? wire_read_ids(&m[i]->id, 1, c, &id, err)
-              : cw_error_nomem(err, sizeof(*q), "a skipped record");
-        if (r >= 0)
-            r = wire_read_ids(&m[i]->by, 1, c, &by, err);
-        if (r >= 0) {
-            const struct cw_op_desc *op = cw_op_find(cw_ops(), m[i]->op); /* its name is a constant */
-            *q = (struct cw_quarantined){.next = list,
-                                         .id = *id,
-                                         .by = *by,
-                                         .op = op ? op->name : "",
-                                         .note = m[i]->action == 2,
-                                         .replaced = m[i]->action == 1};
-            q->file = *m[i]->file ? strdup(m[i]->file) : NULL;
-            snprintf(q->message, sizeof(q->message), "%s", m[i]->message);
-            list = q;
-        } else {
-            free(q);
-        }
-        free(id);
-        free(by);
-    }
-    if (r < 0) {
-        cw_quarantined_free(list);
-        return r;
-    }
-    *ret = list;
-    return 0;
+    for (size_t i = n; i-- > 0 && r >= 0;)
+        r = wire_read_record(m[i], c, &list, err);
+    *ret = r < 0 ? cw_quarantined_free(list) : list;
+    return r;
 }
 
 /* ---- batches ---- */
@@ -123,26 +146,20 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
         struct iovec pieces[4 * CW_MAX_COMPONENTS];
     };
 
-    size_t n_quarantined = quarantined_count(q);
     struct tail *t = NULL;
-    uint8_t *at = NULL;
     size_t head = CW_ALIGN_UP(offsetof(struct tail, pieces) + sizeof(t->pieces), 64);
     if (b->n_components <= CW_MAX_COMPONENTS)
-        t = malloc(head + n_quarantined * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) +
-                   (size_t)b->n * ID_BYTES);
+        t = malloc(head + wire_records_bytes(b->n, q));
     if (!t)
         return cw_error_nomem(err, head, "a batch's message");
-    at = (uint8_t *)t + head;
-    *ret = (struct cw_wire_batch){.memory = t, .pieces = t->pieces};
-    Cachew__Batch *m = &ret->message;
-    *m = (Cachew__Batch){CW_MESSAGE(batch),
-                         .epoch = b->epoch,
-                         .index = b->index,
-                         .n = b->n,
-                         .flags = b->flags,
-                         .leading = b->leading,
-                         .n_components = b->n_components,
-                         .components = t->component_list};
+    struct wire_records records = wire_write_records(b->ids, b->n, q, (uint8_t *)t + head);
+    *ret = (struct cw_wire_batch){
+        .memory = t,
+        .pieces = t->pieces,
+        .message = {CW_MESSAGE(batch), .epoch = b->epoch, .index = b->index, .n = b->n, .flags = b->flags,
+                    .leading = b->leading, .n_components = b->n_components, .components = t->component_list,
+                    .ids = records.ids, .n_quarantined = records.n_quarantined,
+                    .quarantined = records.quarantined}};
     size_t offset = 0;
     for (unsigned k = 0; k < b->n_components; k++) {
         const struct cw_batch_component *c = &b->components[k];
@@ -177,21 +194,7 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
         o->lengths_offset = places[0];
         o->offset = places[1];
     }
-    m->ids = (ProtobufCBinaryData){.data = at, .len = (size_t)b->n * ID_BYTES};
-    for (uint32_t i = 0; i < b->n; i++, at += ID_BYTES)
-        wire_write_id(at, &b->ids[i]);
-    Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)at;
-    Cachew__Quarantined **list = (Cachew__Quarantined **)(void *)(messages + n_quarantined);
-    wire_write_quarantined(q, messages, list, (uint8_t *)(list + n_quarantined));
-    m->n_quarantined = n_quarantined;
-    m->quarantined = list;
     return 0;
-}
-
-void cw_wire_batch_deinit(struct cw_wire_batch *w)
-{
-    free(w->memory);
-    *w = (struct cw_wire_batch){0};
 }
 
 static bool memory_holds(const struct cw_memory *m, uint64_t offset, uint64_t size)
@@ -256,7 +259,7 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
                             m->n, m->n_components, n);
     struct cw_batch_component *components = calloc(CW_MAX(n, 1), sizeof(*components));
     struct cw_record_id *ids = NULL;
-    int r = components ? wire_read_ids(&m->ids, m->n, c, &ids, err)
+    int r = components ? wire_copy_ids(&m->ids, m->n, c, &ids, err)
                        : cw_error_nomem(err, n * sizeof(*components), "a batch");
     for (unsigned k = 0; k < n && r >= 0; k++)
         r = wire_read_component(m, m->components[k], &expected[k], memory, &components[k], err);
@@ -282,35 +285,20 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
 
 int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct cw_error *err)
 {
-    size_t n = quarantined_count(r->quarantined);
-    uint8_t *memory = malloc(
-        CW_MAX(n * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) + r->n * ID_BYTES, 1));
-    if (!memory)
-        return cw_error_nomem(err, r->n * ID_BYTES, "a part's message");
-    *ret = (struct cw_wire_part){.memory = memory};
-    Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)memory,
-                        **list = (Cachew__Quarantined **)(void *)(messages + n);
-    uint8_t *at = (uint8_t *)(list + n);
-    wire_write_quarantined(r->quarantined, messages, list, at);
-    at += n * 2 * ID_BYTES;
-    ret->message = (Cachew__Part){CW_MESSAGE(part), .n_quarantined = n, .quarantined = list,
-                                  .n = (uint32_t)r->n, .ids = {.data = at, .len = r->n * ID_BYTES}};
-    for (uint64_t i = 0; i < r->n; i++)
-        wire_write_id(at + i * ID_BYTES, &r->ids[i]);
+    size_t bytes = wire_records_bytes(r->n, r->quarantined);
+    if (!(ret->memory = malloc(CW_MAX(bytes, 1))))
+        return cw_error_nomem(err, bytes, "a part's message");
+    struct wire_records records = wire_write_records(r->ids, r->n, r->quarantined, ret->memory);
+    ret->message = (Cachew__Part){CW_MESSAGE(part), .n = (uint32_t)r->n, .ids = records.ids,
+                                  .n_quarantined = records.n_quarantined, .quarantined = records.quarantined};
     return 0;
-}
-
-void cw_wire_part_deinit(struct cw_wire_part *w)
-{
-    free(w->memory);
-    *w = (struct cw_wire_part){0};
 }
 
 int cw_wire_part_read(const Cachew__Part *m, const void *payload, size_t size, const struct cw_compiled *c,
                       struct cw_part *ret, struct cw_error *err)
 {
     struct cw_part r = {.n = m->n, .size = size};
-    int status = wire_read_ids(&m->ids, m->n, c, &r.ids, err);
+    int status = wire_copy_ids(&m->ids, m->n, c, &r.ids, err);
     if (status >= 0)
         status = wire_read_quarantined(m->quarantined, m->n_quarantined, c, &r.quarantined, err);
     if (status >= 0 && !(r.data = malloc(CW_MAX(size, 1))))

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "cache/cache.h"
 #include "session/autocache.h"
@@ -272,7 +273,7 @@ int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **re
 {
     if (l->autocache)
         cw_autocache_requested(l->autocache);
-    int r = cw_iterator_offer(l->iterator, timeout_ns, ret, err);
+    int r = cw_iterator_offer(l->iterator, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
     if (r == 0 && (r = expected_check(&l->expected, *ret, err)) < 0)
         cw_iterator_release(l->iterator, *ret);
     if (r == 0 && l->autocache)

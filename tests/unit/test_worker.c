@@ -803,7 +803,8 @@ static void expect_refused(const char *chain, const char *part)
 static void refuses(void **state)
 {
     (void)state;
-    char root[200], link[300], chain[500];
+    static char root[200]; /* the worker reads it until it ends */
+    char link[300], chain[500];
     snprintf(root, sizeof(root), "%s/root", temp_dir);
     snprintf(link, sizeof(link), "%s/link.txt", root);
     assert_int_equal(mkdir(root, 0700), 0);
@@ -812,7 +813,7 @@ static void refuses(void **state)
     FILE *out = fopen(link, "w");
     fputs("one\ntwo\nthree\n", out);
     fclose(out);
-    const char *roots[] = {"/nowhere", root};
+    static const char *const roots[] = {"/nowhere", root};
     struct cw_worker_options o = worker_defaults();
     o.data_roots = roots;
     o.n_data_roots = 2;

@@ -5,8 +5,7 @@
 #pragma once
 #include "service/worker/client.h"
 
-/* Sends an answer to its client, if that is still connected. Takes batch and rows out of it; the caller frees
- * the rest. */
+/* Sends an answer, which it takes over, to its client, if that is still connected. */
 void cw_answers_send(struct cw_worker_stream *s, struct cw_answer *a);
 /* Answers request `re`: this worker has no such range. */
 int cw_answers_send_not_here(struct cw_client *c, uint64_t re, uint64_t epoch, uint64_t begin,

@@ -30,23 +30,23 @@ static void sent_note(struct cw_lease *l, uint64_t batch)
 /* ---- batches that wait for a request ---- */
 
 /* Takes a kept batch out of the range. Returns NULL where it is not kept. */
-static struct cw_kept *kept_take(struct cw_lease *l, uint64_t batch)
+static struct cw_answer *kept_take(struct cw_leases *s, struct cw_lease *l, uint64_t batch)
 {
-    for (struct cw_kept **at = &l->kept; *at && (*at)->index <= batch; at = &(*at)->next)
-        if ((*at)->index == batch)
-            return CW_POP(*at);
+    for (struct cw_answer **at = &l->kept; *at && (*at)->at <= batch; at = &(*at)->next)
+        if ((*at)->at == batch)
+            return cw_kept_pop(s, at);
     return NULL;
 }
 
 /* Returns where the kept batch to be given up first is linked. A batch before all that were ever requested
  * comes first: a sequential range gives such batches when its client went on from a state. Else it is the
  * batch that will be requested last. */
-static struct cw_kept **kept_worst(struct cw_leases *s)
+static struct cw_answer **kept_worst(struct cw_leases *s)
 {
-    struct cw_kept **last = NULL;
+    struct cw_answer **last = NULL;
     for (struct cw_lease *l = s->list; l; l = l->next)
-        for (struct cw_kept **at = &l->kept; *at; at = &(*at)->next) {
-            if ((*at)->index < l->lowest && l->lowest != UINT64_MAX)
+        for (struct cw_answer **at = &l->kept; *at; at = &(*at)->next) {
+            if ((*at)->at < l->lowest && l->lowest != UINT64_MAX)
                 return at;
             last = at;
         }
@@ -54,19 +54,18 @@ static struct cw_kept **kept_worst(struct cw_leases *s)
 }
 
 /* Keeps a batch until it is requested. Others, or this one, may be freed to make room for it. */
-static void kept_add(struct cw_leases *s, struct cw_lease *l, struct cw_kept *k)
+static void kept_add(struct cw_leases *s, struct cw_lease *l, struct cw_answer *k)
 {
-    struct cw_kept **at = &l->kept;
-    while (*at && (*at)->index < k->index)
+    struct cw_answer **at = &l->kept;
+    while (*at && (*at)->at < k->at)
         at = &(*at)->next;
     k->next = *at;
     *at = k;
-    k->bytes = k->rows ? k->rows->size : cw_lease_batch_bytes(k->batch);
     s->kept_bytes += k->bytes;
     if (k->batch)
         cw_runner_disown(s->runner, k->batch);
     while (s->kept_bytes > s->memory / CW_KEPT_PART)
-        cw_kept_free(s, CW_POP(*kept_worst(s)));
+        cw_kept_free(s, cw_kept_pop(s, kept_worst(s)));
 }
 
 /* ---- batches ---- */
@@ -86,34 +85,19 @@ static void batch_failed(struct cw_leases *s, struct cw_lease *l, int status, co
     cw_lease_close(s, l);
 }
 
-/* Answers a request with the batch, or the part of one, that the request is at. Frees k. */
-static void kept_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_kept *k)
+/* Answers a request with the batch, or the part of one, that the request is at. */
+static void kept_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_answer *k)
 {
-    bool sent = k->rows ? cw_lease_answer_rows(s, l, r, CW_STEAL(k->rows))
-                        : cw_lease_answer_batch(s, l, r, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
-    cw_kept_free(s, k);
-    if (!sent)
-        return;
+    cw_lease_send(s, l, r, k);
     sent_note(l, r->at);
     if (s->short_of == r)
         s->short_of = NULL;
     if (++r->at == r->end)
-        cw_lease_done(s, l, r);
-}
-
-/* Moves the batch of an assembly, or its rows where it is a part, to *k. Frees the assembly. */
-static int kept_fill(struct cw_leases *s, struct cw_kept *k, struct cw_assembly *a, struct cw_error *err)
-{
-    if (a->part)
-        return cw_lease_part_rows(s, a, a->n_assigned, &k->rows, err);
-    k->quarantined = CW_STEAL(a->quarantined);
-    k->batch = cw_runner_take_batch(s->runner, a);
-    k->batch->index = k->index;
-    return 0;
+        cw_lease_done(s, r);
 }
 
 /* Takes the next batch that the runner has of a range. Returns as cw_runner_poll. */
-static int batch_take(struct cw_leases *s, struct cw_lease *l, struct cw_kept **ret, struct cw_error *err)
+static int batch_take(struct cw_leases *s, struct cw_lease *l, struct cw_answer **ret, struct cw_error *err)
 {
     struct cw_assembly *a = CW_STEAL(l->unfinished);
     int r = a ? 0 : cw_runner_poll(s->runner, l->range, &a, err);
@@ -121,18 +105,10 @@ static int batch_take(struct cw_leases *s, struct cw_lease *l, struct cw_kept **
         r = cw_runner_try_finish(s->runner, a, l->range, err);
     if (r == 2)
         l->unfinished = a;
-    if (r == 1 || r == 2 || !a)
-        return r;
-    struct cw_kept *k = r < 0 ? NULL : calloc(1, sizeof(*k));
-    if (!k) {
+    else if (r < 0 && a)
         cw_runner_drop(s->runner, a);
-        return r < 0 ? r : cw_error_nomem(err, sizeof(*k), "a batch");
-    }
-    k->index = l->next_batch;
-    if ((r = kept_fill(s, k, a, err)) < 0)
-        cw_kept_free(s, k);
-    else
-        *ret = k;
+    if (r == 0 && (r = cw_lease_take(s, a, a->part ? a->n_assigned : 0, ret, err)) == 0)
+        (*ret)->at = l->next_batch;
     return r;
 }
 
@@ -140,20 +116,20 @@ static int batch_take(struct cw_leases *s, struct cw_lease *l, struct cw_kept **
  * cw_runner_poll. */
 static int batch_advance(struct cw_leases *s, struct cw_lease *l)
 {
-    struct cw_kept *k = NULL;
+    struct cw_answer *k = NULL;
     struct cw_error err = {0};
-    int r = batch_take(s, l, &k, &err);
-    if (r < 0)
-        batch_failed(s, l, r, &err);
-    if (r != 0)
-        return r;
+    int status = batch_take(s, l, &k, &err);
+    if (status < 0)
+        batch_failed(s, l, status, &err);
+    if (status != 0)
+        return status;
     l->next_batch++;
-    struct cw_request *q = l->requests;
-    while (q && (q->at != k->index || !cw_peer_room(q->peer)))
-        q = q->next;
-    if (q)
-        kept_send(s, l, q, k);
-    else if (sent_before(l, k->index))
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
+        if (r->at == k->at && cw_peer_room(r->peer)) {
+            kept_send(s, l, r, k);
+            return 0;
+        }
+    if (sent_before(l, k->at))
         cw_kept_free(s, k);
     else
         kept_add(s, l, k);
@@ -186,10 +162,10 @@ static bool batches_serve_one(struct cw_leases *s, struct cw_lease *l)
         return true;
     }
     if (l->failed && r->at >= l->failed_at) {
-        cw_lease_reply(s, l, r, CW_ANSWER_RANGE_FAILED, l->failed);
+        cw_lease_reply(s, r, CW_ANSWER_RANGE_FAILED, l->failed);
         return true;
     }
-    struct cw_kept *k = kept_take(l, r->at);
+    struct cw_answer *k = kept_take(s, l, r->at);
     if (k) {
         kept_send(s, l, r, k);
         return true;

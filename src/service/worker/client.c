@@ -15,49 +15,34 @@ void cw_client_close(struct cw_client *c, const struct cw_error *why)
 }
 
 int cw_client_send(struct cw_client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n,
-                   struct cw_delivery *d, const int *fds, size_t n_fds, struct cw_error *err)
+                   struct cw_answer *a, const int *fds, size_t n_fds, struct cw_error *err)
 {
     if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + CW_BESIDE_BATCHES_BYTES) {
-        if (d)
-            cw_delivery_free(d);
+        if (a)
+            cw_delivery_free(a);
         return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued",
                             cw_conn_queued(c->conn));
     }
-    return cw_conn_send(c->conn, m, pieces, n, d ? cw_delivery_free : NULL, d, fds, n_fds, err);
+    return cw_conn_send(c->conn, m, pieces, n, a ? cw_delivery_free : NULL, a, fds, n_fds, err);
 }
 
-struct cw_delivery *cw_delivery_new(struct cw_client *c, struct cw_worker_stream *s, struct cw_answer *a)
+struct cw_client *cw_delivery_client(const struct cw_answer *a)
 {
-    struct cw_delivery *d = malloc(sizeof(*d));
-    if (!d)
-        return NULL;
-    *d = (struct cw_delivery){.client = c,
-                              .stream = s,
-                              .batch = CW_STEAL(a->batch),
-                              .rows = CW_STEAL(a->rows),
-                              .bytes = a->bytes,
-                              .handed_out = a->handed_out};
-    cw_peer_ref(&c->peer);
-    c->clients->n_out++;
-    return d;
+    return CW_CONTAINER(a->peer, struct cw_client, peer);
 }
 
-void cw_delivery_free(void *arg)
+void cw_delivery_free(void *answer)
 {
-    struct cw_delivery *d = arg;
-    struct cw_client *c = d->client;
+    struct cw_answer *a = answer;
+    struct cw_client *c = cw_delivery_client(a);
     struct cw_clients *all = c->clients;
-    if (d->batch)
-        cw_stream_release(d->stream->stream, d->batch);
-    if (d->rows)
-        cw_part_deinit(d->rows);
-    free(d->rows);
+    if (a->batch)
+        cw_stream_release(a->delivery.stream->stream, CW_STEAL(a->batch));
+    if (a->handed_out)
+        cw_budget_give(&all->handed_out, a->bytes);
+    if (!a->delivery.loan)
+        cw_client_give_room(c, a->bytes);
     all->n_out--;
-    if (d->handed_out)
-        cw_budget_give(&all->handed_out, d->bytes);
-    if (!d->loan)
-        cw_client_give_room(c, d->bytes);
-    cw_peer_unref(&c->peer);
-    free(d);
+    cw_answer_free(a); /* with it the client may go */
     cw_common_changed(all->common);
 }

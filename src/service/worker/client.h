@@ -9,19 +9,6 @@
 
 struct cw_client;
 
-/* A batch, rows or keys on their way to a client, or a batch that the client has as a shm_loan. */
-struct cw_delivery {
-    struct cw_link link; /* loan: of client.loans */
-    struct cw_client *client;
-    struct cw_worker_stream *stream; /* of batch */
-    struct cw_batch *batch;          /* or NULL */
-    struct cw_part *rows;            /* or NULL */
-    size_t bytes;
-    bool handed_out;   /* the bytes are in the worker's budget of that name */
-    bool loan;         /* the client has the batch as shared memory */
-    uint64_t slabs[2]; /* loan: ids by which the client returns them; 0: returned */
-};
-
 /* A piece of shared memory whose descriptor a client has. */
 struct cw_region {
     struct cw_region *next;
@@ -32,7 +19,7 @@ struct cw_region {
 
 /* What a client has as shared memory, also after its connection has ended (shm_loan.h). */
 struct cw_shm_loans {
-    struct cw_link list; /* of deliveries, oldest first */
+    struct cw_link list; /* of answers (delivery.link), oldest first */
     size_t n, bytes;
     struct cw_region *regions;
     bool kept;              /* the client named slabs of an earlier connection */
@@ -67,7 +54,7 @@ struct cw_clients {
     struct cw_client *list;
     struct cw_client *departed;  /* without a connection, but with shm_loans that their processes may read */
     struct cw_budget handed_out; /* of batches that clients have, or that are on their way to them */
-    size_t n_out;                /* deliveries */
+    size_t n_out;                /* answers that were not released */
     uint64_t next_slab, next_region;
     bool copies_logged; /* that batches can't be shm_loans */
     struct cw_refusals refusals;
@@ -78,12 +65,12 @@ struct cw_clients {
 void cw_client_give_room(struct cw_client *c, size_t bytes);
 /* Ends the connection, after what is queued was sent; why may be NULL. */
 void cw_client_close(struct cw_client *c, const struct cw_error *why);
-/* Sends a message; d (may be NULL), which it takes over, is freed when that was sent. fds are duplicated.
+/* Sends a message; a (may be NULL), which it takes over, is released when that was sent. fds are duplicated.
  * CW_E_SERVICE: the client does not read what it is sent. */
 int cw_client_send(struct cw_client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n,
-                   struct cw_delivery *d, const int *fds, size_t n_fds, struct cw_error *err) _must_check_;
+                   struct cw_answer *a, const int *fds, size_t n_fds, struct cw_error *err) _must_check_;
 
-/* Returns a delivery of an answer's batch or rows, which it takes over. NULL: out of memory. */
-struct cw_delivery *cw_delivery_new(struct cw_client *c, struct cw_worker_stream *s, struct cw_answer *a);
-/* It was sent, or the batch came back. arg is a struct cw_delivery. */
-void cw_delivery_free(void *arg);
+/* Returns the client of an answer. */
+struct cw_client *cw_delivery_client(const struct cw_answer *a);
+/* An answer was sent, or won't be, or its batch came back: gives back what it took, and frees it. */
+void cw_delivery_free(void *answer);

@@ -97,10 +97,7 @@ static void client_on_closed(void *user, struct cw_conn *conn, const struct cw_e
     c->conn = NULL;
     if (why->status && !all->common->stopping)
         cw_common_log(all->common, "a client's connection ended: %s", why->message);
-    struct cw_client **at = &all->list;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    CW_UNLINK(all->list, c);
     cw_streams_forget_peer(all->streams, &c->peer);
     cw_shm_loans_close(c);
     cw_common_changed(all->common);

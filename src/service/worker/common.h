@@ -8,7 +8,8 @@
 
 struct cw_worker_common {
     /* immutable */
-    struct cw_worker_options options; /* with own copies of what it points to */
+    struct cw_worker_options options;
+    char name[160]; /* options.name, where none was given */
     uint8_t incarnation[16];
     char host[80];
     struct cw_loop *loop;
@@ -21,11 +22,9 @@ struct cw_worker_common {
     struct cw_post changed; /* of worker.c */
 };
 
-/* Checks and copies options, and draws an incarnation. c is zeros; on errors it is to be freed, too. */
+/* Checks options, draws an incarnation, and makes the loop. c is zeros. */
 int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o,
                    struct cw_error *err) _must_check_;
-/* Frees the options. Accepts zeros. */
-void cw_common_deinit(struct cw_worker_common *c);
 void cw_common_log(const struct cw_worker_common *c, const char *format, ...) _printf_(2, 3);
 /* Posts `changed`: once the messages at hand are handled, worker.c divides the memory among streams, updates
  * the status, and ends the loop if the worker stops and nothing is left. */

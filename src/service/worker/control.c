@@ -3,14 +3,15 @@
 #include <unistd.h>
 
 #include "base/crash.h"
+#include "service/worker/answers.h"
 #include "service/worker/prepared.h"
 #include "service/worker/worker_impl.h"
 
 /* ---- streams ---- */
 
-void cw_control_prepared(void *worker, struct cw_worker_stream *s)
+/* Answers the Prepare of a stream that is ready, if it was not answered on this connection. */
+static void control_send_prepared(struct cw_worker *w, struct cw_worker_stream *s)
 {
-    struct cw_worker *w = worker;
     Cachew__Prepared prepared;
     Cachew__Plan plan;
     if (!s->prepare_id)
@@ -23,18 +24,19 @@ void cw_control_prepared(void *worker, struct cw_worker_stream *s)
     cw_uplink_send(&w->uplink, &m);
 }
 
-void cw_control_prepare_failed(void *worker, struct cw_worker_stream *s, const struct cw_error *why)
+/* The stream can't be prepared. */
+static void control_send_not_prepared(struct cw_worker *w, struct cw_worker_stream *s,
+                                      const struct cw_error *why)
 {
-    struct cw_worker *w = worker;
     cw_common_log(&w->common, "a stream can't be prepared: %s", why->message);
     if (s->prepare_id)
         cw_uplink_send_failure(&w->uplink, s->prepare_id, why);
     s->prepare_id = 0;
 }
 
-void cw_control_stream_failed(void *worker, ProtobufCBinaryData stream, const struct cw_error *why)
+/* The worker can't run the stream, or does not know it. */
+static void control_send_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why)
 {
-    struct cw_worker *w = worker;
     Cachew__Failure failure;
     cw_common_log(&w->common, "a stream can't go on: %s", why->message);
     cw_failure_init(&failure, why);
@@ -44,11 +46,57 @@ void cw_control_stream_failed(void *worker, ProtobufCBinaryData stream, const st
     cw_uplink_send(&w->uplink, &m);
 }
 
+/* Handles one answer, which it takes over. After EXITED, s is gone. */
+static void control_on_answer(struct cw_worker *w, struct cw_worker_stream *s, struct cw_answer *a)
+{
+    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
+    const struct cw_error *why = a->why ? a->why : &unknown;
+    switch (a->kind) {
+    case CW_ANSWER_OPENED:
+        if (cw_streams_opened(s))
+            control_send_prepared(w, s);
+        break;
+    case CW_ANSWER_NOT_OPENED:
+        if (s->state == STREAM_OPENING)
+            control_send_not_prepared(w, s, why);
+        cw_streams_end(s);
+        break;
+    case CW_ANSWER_COMPLETED:
+        if (s->state != STREAM_READY)
+            break;
+        cw_reports_completed(&w->reports, s, a);
+        return;
+    case CW_ANSWER_FAILED:
+        if (s->state != STREAM_READY)
+            break;
+        s->state = STREAM_FAILED;
+        cw_grants_clear(&s->grants);
+        control_send_failed(w, cw_streams_name(s), why);
+        break;
+    case CW_ANSWER_EXITED:
+        cw_streams_exited(s);
+        break;
+    default:
+        cw_answers_send(s, a);
+        return;
+    }
+    cw_answer_free(a);
+}
+
+void cw_control_on_answers(void *stream)
+{
+    struct cw_worker_stream *s = stream;
+    struct cw_worker *w = CW_CONTAINER(s->streams, struct cw_worker, streams);
+    struct cw_answer *came = cw_mailbox_answers(&s->stream->mailbox);
+    while (came)
+        control_on_answer(w, s, CW_POP(came));
+    cw_common_changed(&w->common);
+}
+
 /* ---- registering ---- */
 
-static void control_on_opened(void *worker)
+static void control_register(struct cw_worker *w)
 {
-    struct cw_worker *w = worker;
     const struct cw_worker_options *o = &w->common.options;
     char *own = w->clients.tcp ? (char *)(uintptr_t)cw_listener_address(w->clients.tcp) : NULL;
     Cachew__Register reg = {CW_MESSAGE(register),
@@ -118,8 +166,26 @@ static void control_on_registered(struct cw_worker *w, uint64_t id)
 static void control_on_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m)
 {
     struct cw_error why = {0};
-    if (cw_streams_prepare(&w->streams, id, m, &why) < 0)
+    if (cw_streams_prepare(&w->streams, id, m, &why) < 0) {
         cw_uplink_send_failure(&w->uplink, id, &why);
+        return;
+    }
+    struct cw_worker_stream *s = cw_streams_find(&w->streams, m->stream);
+    if (s->state == STREAM_READY)
+        control_send_prepared(w, s);
+}
+
+static int control_on_leases(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err)
+{
+    struct cw_worker_stream *s = cw_streams_find(&w->streams, m->stream);
+    struct cw_error why = {0};
+    cw_crash_point("worker-lease");
+    if (s)
+        return cw_streams_lease(s, m, err);
+    /* the dispatcher believes otherwise, and prepares it anew */
+    (void)cw_error_set(&why, CW_E_SERVICE, "ranges of a stream were leased that is not prepared here");
+    control_send_failed(w, m->stream, &why);
+    return 0;
 }
 
 static void control_on_forget(struct cw_worker *w, ProtobufCBinaryData stream)
@@ -130,13 +196,24 @@ static void control_on_forget(struct cw_worker *w, ProtobufCBinaryData stream)
         cw_streams_end(s);
 }
 
-static void control_on_answer(struct cw_worker *w, uint64_t re, bool done)
+static void control_on_reply(struct cw_worker *w, uint64_t re, bool done)
 {
     cw_reports_answered(&w->reports, re, done);
     cw_common_changed(&w->common);
 }
 
-static int control_on_message(void *worker, const Cachew__Envelope *m, struct cw_error *err)
+static int control_on_open(void *worker, struct cw_conn *c, const Cachew__Envelope *peer,
+                           struct cw_error *err)
+{
+    if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
+        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+    control_register(worker);
+    return 0;
+}
+
+static int control_on_message(void *worker, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                              void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                              size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct cw_worker *w = worker;
     switch (m->of_case) {
@@ -147,8 +224,7 @@ static int control_on_message(void *worker, const Cachew__Envelope *m, struct cw
         control_on_prepare(w, m->id, m->prepare);
         break;
     case CACHEW__ENVELOPE__OF_LEASES:
-        cw_crash_point("worker-lease");
-        return cw_streams_lease(&w->streams, m->leases, err);
+        return control_on_leases(w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
         return cw_streams_revoke(&w->streams, m->revoke, err);
     case CACHEW__ENVELOPE__OF_FORGET:
@@ -164,10 +240,10 @@ static int control_on_message(void *worker, const Cachew__Envelope *m, struct cw
         if (m->re && m->re == w->uplink.register_id)
             return cw_failure_error(m->failure, err);
         cw_common_log(&w->common, "the dispatcher refused a request: %s", m->failure->message);
-        control_on_answer(w, m->re, false);
+        control_on_reply(w, m->re, false);
         break;
     case CACHEW__ENVELOPE__OF_DONE:
-        control_on_answer(w, m->re, true);
+        control_on_reply(w, m->re, true);
         break;
     default: /* of a later version */
         break;
@@ -175,18 +251,20 @@ static int control_on_message(void *worker, const Cachew__Envelope *m, struct cw
     return 0;
 }
 
-static void control_on_closed(void *worker)
+static void control_on_closed(void *worker, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_worker *w = worker;
     for (struct cw_worker_stream *s = w->streams.list; s; s = s->next)
         s->prepare_id = 0;
+    cw_uplink_lost(&w->uplink, why);
 }
 
-const struct cw_uplink_ops cw_control_ops = {
-    .opened = control_on_opened, .message = control_on_message, .closed = control_on_closed};
+const struct cw_conn_ops cw_control_ops = {
+    .open = control_on_open, .message = control_on_message, .closed = control_on_closed};
 
-void cw_control_drain(struct cw_worker *w)
+void cw_control_drain(void *worker)
 {
+    struct cw_worker *w = worker;
     if (!w->common.draining) {
         cw_common_log(&w->common, "draining: no more ranges are taken");
         w->common.draining = true;

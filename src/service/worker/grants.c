@@ -7,14 +7,6 @@
  * behind them. */
 #define MAX_GRANTS 65536
 
-void cw_report_free(struct cw_report *r)
-{
-    if (!r)
-        return;
-    free(r->elements);
-    free(r);
-}
-
 static struct cw_grant **grants_at(struct cw_grants *g, uint64_t epoch, uint64_t begin)
 {
     struct cw_grant **at = &g->list;
@@ -74,7 +66,7 @@ static void grants_remove(struct cw_grants *g, struct cw_grant **at)
 {
     struct cw_grant *x = CW_POP(*at);
     g->n--;
-    cw_report_free(x->report);
+    cw_answer_free(x->report);
     free(x);
 }
 

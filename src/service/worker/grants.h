@@ -3,30 +3,15 @@
  * checks new ones, and reports all of them to the next dispatcher. A stream (streams.c) owns its grants.
  */
 #pragma once
-#include <stdbool.h>
-
-#include "base/error.h"
-#include "proto/cachew.pb-c.h"
-
-/* What a range gave. reports.c owns it until it is acknowledged, and then its grant, to be sent again to the
- * next dispatcher: that one may have no journal. */
-struct cw_report {
-    struct cw_report *next;
-    uint8_t stream[16];
-    uint64_t epoch, begin, end, n_batches, lease;
-    uint64_t *elements; /* by key */
-    size_t n_elements;
-    bool last;   /* as in message Completed */
-    uint64_t id; /* of the message, on this connection */
-};
-
-void cw_report_free(struct cw_report *r); /* NULL is ignored */
+#include "service/worker/mailbox.h"
 
 struct cw_grant {
     struct cw_grant *next;
     uint64_t epoch, begin, end;
-    uint64_t number;          /* as Range.lease */
-    struct cw_report *report; /* acknowledged; NULL: not yet, or the range is not finished */
+    uint64_t number; /* as Range.lease */
+    /* COMPLETED, acknowledged, to be sent again to the next dispatcher, which may have no journal. Owned;
+     * NULL: not acknowledged yet, or the range is not finished */
+    struct cw_answer *report;
 };
 
 /* Zeros: none. */

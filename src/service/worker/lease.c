@@ -14,7 +14,7 @@ struct cw_lease **cw_lease_find(struct cw_leases *s, uint64_t epoch, uint64_t be
 struct cw_request *cw_lease_first_request(const struct cw_lease *l)
 {
     struct cw_request *first = NULL;
-    for (struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if ((!first || r->at < first->at) && cw_peer_room(r->peer))
             first = r;
     return first;
@@ -28,16 +28,17 @@ size_t cw_lease_batch_bytes(const struct cw_batch *b)
     return bytes;
 }
 
-void cw_kept_free(struct cw_leases *s, struct cw_kept *k)
+struct cw_answer *cw_kept_pop(struct cw_leases *s, struct cw_answer **at)
 {
-    s->kept_bytes -= k->bytes;
+    s->kept_bytes -= (*at)->bytes;
+    return CW_POP(*at);
+}
+
+void cw_kept_free(struct cw_leases *s, struct cw_answer *k)
+{
     if (k->batch)
-        cw_runner_release(s->runner, k->batch);
-    cw_quarantined_free(k->quarantined);
-    if (k->rows)
-        cw_part_deinit(k->rows);
-    free(k->rows);
-    free(k);
+        cw_runner_release(s->runner, CW_STEAL(k->batch));
+    cw_answer_free(k);
 }
 
 /* ---- answers ---- */
@@ -50,28 +51,26 @@ void cw_request_drop_part(struct cw_leases *s, struct cw_request *r)
     cw_runner_drop(s->runner, CW_STEAL(r->part));
 }
 
-/* Unlinks a request, which is the caller's then. */
-static void lease_remove(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+/* Unlinks a request, if it is in a lease; it is the caller's then. */
+static void lease_remove(struct cw_leases *s, struct cw_request *r)
 {
-    struct cw_request **at = &l->requests;
-    while (*at != r)
-        at = &(*at)->next;
-    *at = r->next;
+    cw_link_out(&r->link);
     cw_request_drop_part(s, r);
     if (s->short_of == r)
         s->short_of = NULL;
 }
 
-void cw_lease_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+void cw_lease_done(struct cw_leases *s, struct cw_request *r)
 {
-    lease_remove(s, l, r);
+    lease_remove(s, r);
     cw_request_free(r);
 }
 
-void cw_request_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
-                      const struct cw_error *why)
+void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
+                    const struct cw_error *why)
 {
     struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = kind, .what = r->what});
+    lease_remove(s, r);
     if (a) {
         a->why = why ? cw_answer_why(why) : NULL;
         cw_mailbox_answer(s->mailbox, a);
@@ -79,98 +78,74 @@ void cw_request_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_
     cw_request_free(r);
 }
 
-void cw_lease_reply(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
-                    const struct cw_error *why)
+int cw_lease_take(struct cw_leases *s, struct cw_assembly *from, uint64_t n, struct cw_answer **ret,
+                  struct cw_error *err)
 {
-    lease_remove(s, l, r);
-    cw_request_reply(s, r, kind, why);
+    struct cw_answer *a = cw_answer_new(NULL,
+                                        &(struct cw_answer){.kind = n ? CW_ANSWER_PART : CW_ANSWER_BATCH});
+    int r = !a ? cw_error_nomem(err, sizeof(*a), "a batch") : n ? cw_part_read(from, 0, n, &a->rows, err) : 0;
+    if (r < 0) {
+        cw_runner_drop(s->runner, from);
+        cw_answer_free(a);
+        return r;
+    }
+    cw_quarantined_move(&from->quarantined, n ? &a->rows.quarantined : &a->quarantined);
+    if (n)
+        cw_runner_drop(s->runner, from);
+    else
+        a->batch = cw_runner_take_batch(s->runner, from);
+    a->bytes = n ? a->rows.size : cw_lease_batch_bytes(a->batch);
+    *ret = a;
+    return 0;
 }
 
-bool cw_lease_answer_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b,
-                           struct cw_quarantined *quarantined)
+void cw_lease_send(struct cw_leases *s, const struct cw_lease *l, const struct cw_request *r,
+                   struct cw_answer *a)
 {
     struct cw_budget *handed_out = r->peer->handed_out;
-    struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_BATCH,
-                                                               .end = l->end,
-                                                               .key = r->key,
-                                                               .batch = b,
-                                                               .quarantined = quarantined,
-                                                               .bytes = cw_lease_batch_bytes(b),
-                                                               .requested_ns = r->requested_ns});
-    if (!a) {
-        cw_runner_release(s->runner, b);
-        cw_quarantined_free(quarantined);
-        return cw_leases_out_of_memory(s);
-    }
-    b->epoch = l->epoch;
-    b->index = r->at;
+    struct cw_batch *b = a->batch;
+    cw_answer_set_request(a, r);
+    a->end = l->end;
+    a->key = r->key;
+    a->requested_ns = r->requested_ns;
     a->handed_out = cw_budget_take(handed_out, a->bytes, "a batch", NULL) == 0;
-    if (a->handed_out && !b->disowned)
-        cw_runner_disown(s->runner, b);
-    if (!a->handed_out && b->disowned) { /* a kept batch makes room for others to be kept */
+    if (b) {
+        b->epoch = l->epoch;
+        b->index = r->at;
+        if (a->handed_out && !b->disowned)
+            cw_runner_disown(s->runner, b);
+    }
+    /* a kept batch makes room for others to be kept; of rows, at most one part of each client finds no room
+     */
+    if (!a->handed_out && (!b || b->disowned)) {
         cw_budget_force(handed_out, a->bytes);
         a->handed_out = true;
     }
     cw_peer_take(r->peer, a->bytes);
     cw_mailbox_answer(s->mailbox, a);
-    return true;
-}
-
-bool cw_lease_answer_rows(struct cw_leases *s, const struct cw_lease *l, struct cw_request *r,
-                          struct cw_part *rows)
-{
-    struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_PART,
-                                                               .end = l->end,
-                                                               .key = r->key,
-                                                               .rows = rows,
-                                                               .bytes = rows->size,
-                                                               .handed_out = true,
-                                                               .requested_ns = r->requested_ns});
-    if (!a) {
-        cw_part_deinit(rows);
-        free(rows);
-        return cw_leases_out_of_memory(s);
-    }
-    cw_budget_force(r->peer->handed_out, a->bytes); /* at most one part of each client finds no room there */
-    cw_peer_take(r->peer, a->bytes);
-    cw_mailbox_answer(s->mailbox, a);
-    return true;
-}
-
-int cw_lease_part_rows(struct cw_leases *s, struct cw_assembly *a, uint64_t n, struct cw_part **ret,
-                       struct cw_error *err)
-{
-    struct cw_part *rows = calloc(1, sizeof(*rows));
-    int r = rows ? cw_part_read(a, 0, n, rows, err) : cw_error_nomem(err, sizeof(*rows), "rows of a range");
-    if (r >= 0)
-        cw_quarantined_move(&a->quarantined, &rows->quarantined);
-    cw_runner_drop(s->runner, a);
-    if (r < 0)
-        free(CW_STEAL(rows));
-    *ret = rows;
-    return r;
 }
 
 /* Returns the report of a range, for a request or (NULL) the dispatcher. NULL: out of memory. */
 static struct cw_answer *lease_report(const struct cw_leases *s, const struct cw_lease *l,
                                       const struct cw_request *r, struct cw_answer x)
 {
+    struct cw_report *report = &x.report;
     x.end = l->end;
-    x.n_batches = s->kind == CW_RANGES_SEQUENTIAL ? l->n_batches : 0;
-    x.elements = calloc((size_t)s->n_keys + 1, sizeof(*x.elements));
-    for (unsigned k = 0; x.elements && s->kind == CW_RANGES_PLACED && k < s->n_keys; k++)
-        if ((x.elements[k] = l->elements[k]))
-            x.n_elements = k + 1;
-    struct cw_answer *a = x.elements ? cw_answer_new(r, &x) : NULL;
+    report->n_batches = s->kind == CW_RANGES_SEQUENTIAL ? l->n_batches : 0;
+    report->elements = calloc((size_t)s->n_keys + 1, sizeof(*report->elements));
+    for (unsigned k = 0; report->elements && s->kind == CW_RANGES_PLACED && k < s->n_keys; k++)
+        if ((report->elements[k] = l->elements[k]))
+            report->n_elements = k + 1;
+    struct cw_answer *a = report->elements ? cw_answer_new(r, &x) : NULL;
     if (!a)
-        free(x.elements);
+        free(report->elements);
     return a;
 }
 
 void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_answer *a = lease_report(s, l, r, (struct cw_answer){.kind = CW_ANSWER_END});
-    cw_lease_done(s, l, r);
+    cw_lease_done(s, r);
     if (a)
         cw_mailbox_answer(s->mailbox, a);
     else
@@ -181,11 +156,11 @@ bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l)
 {
     struct cw_answer *a = lease_report(
         s, l, NULL,
-        (struct cw_answer){.kind = CW_ANSWER_COMPLETED,
-                           .epoch = l->epoch,
-                           .begin = l->begin,
-                           .lease = l->number,
-                           .last = l->range && cw_runner_stream_over(s->runner, l->range)});
+        (struct cw_answer){
+            .kind = CW_ANSWER_COMPLETED,
+            .epoch = l->epoch,
+            .begin = l->begin,
+            .report = {.lease = l->number, .last = l->range && cw_runner_stream_over(s->runner, l->range)}});
     if (!a)
         return cw_leases_out_of_memory(s);
     l->computed = true;
@@ -200,7 +175,7 @@ bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l)
 
 void cw_lease_close(struct cw_leases *s, struct cw_lease *l)
 {
-    for (struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         cw_request_drop_part(s, r);
     if (l->unfinished)
         cw_runner_drop(s->runner, CW_STEAL(l->unfinished));
@@ -245,10 +220,10 @@ bool cw_lease_open_for(struct cw_leases *s, struct cw_lease *l, const struct cw_
 void cw_lease_free(struct cw_leases *s, struct cw_lease *l)
 {
     cw_lease_close(s, l);
-    while (l->requests)
-        cw_lease_reply(s, l, l->requests, CW_ANSWER_NOT_HERE, NULL);
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
+        cw_lease_reply(s, r, CW_ANSWER_NOT_HERE, NULL);
     while (l->kept)
-        cw_kept_free(s, CW_POP(l->kept));
+        cw_kept_free(s, cw_kept_pop(s, &l->kept));
     while (l->spans)
         free(CW_POP(l->spans));
     free(l->elements);

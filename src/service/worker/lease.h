@@ -17,16 +17,6 @@
  * those behind them. */
 #define CW_KEPT_PART 8
 
-/* A batch of a range, or the range's part of one, that was taken from the runner. */
-struct cw_kept {
-    struct cw_kept *next; /* in the order of index */
-    uint64_t index;       /* in the range, whose first batch, or part of one, is number 0 */
-    struct cw_batch *batch;
-    struct cw_quarantined *quarantined;
-    struct cw_part *rows; /* a part; NULL: a batch */
-    size_t bytes;         /* of leases.kept_bytes */
-};
-
 /* Elements first .. end - 1 of a key that a request got, while elements before them may still be requested.
  */
 struct cw_span {
@@ -46,7 +36,7 @@ struct cw_lease {
     uint64_t number;         /* as Range.lease */
     bool computed;           /* all of it, and COMPLETED was answered */
     struct cw_error *failed; /* it ends in an error: instead of batch failed_at, or behind all elements */
-    struct cw_request *requests;
+    struct cw_link requests;
 
     /* Batches, and parts of batches: */
     uint64_t n_batches;             /* counted: known from the start; sequential: once computed */
@@ -54,9 +44,9 @@ struct cw_lease {
     uint64_t lowest;                /* the first batch that was ever requested; UINT64_MAX: none was */
     struct cw_assembly *unfinished; /* next_batch, waiting for memory or for map_batches */
     uint64_t failed_at;
-    struct cw_kept *kept;
-    uint8_t *sent;    /* a bit per batch; zeros beyond those that were sent */
-    size_t sent_room; /* bytes */
+    struct cw_answer *kept; /* taken from the runner, without a request; in the order of `at` */
+    uint8_t *sent;          /* a bit per batch; zeros beyond those that were sent */
+    size_t sent_room;       /* bytes */
 
     /* Rows, by key: */
     uint64_t *elements;    /* once computed or failed; before: 0 */
@@ -104,7 +94,10 @@ struct cw_lease **cw_lease_find(struct cw_leases *s, uint64_t epoch, uint64_t be
 struct cw_request *cw_lease_first_request(const struct cw_lease *l);
 /* Returns the bytes of a batch's slabs. */
 size_t cw_lease_batch_bytes(const struct cw_batch *b);
-void cw_kept_free(struct cw_leases *s, struct cw_kept *k);
+/* Takes what is linked at `at` out of the kept batches. */
+struct cw_answer *cw_kept_pop(struct cw_leases *s, struct cw_answer **at);
+/* Frees a batch, or rows, that no request got. */
+void cw_kept_free(struct cw_leases *s, struct cw_answer *k);
 
 /* ---- failing: all leases are freed, and other workers run the ranges ---- */
 
@@ -136,29 +129,23 @@ bool cw_lease_open_for(struct cw_leases *s, struct cw_lease *l, const struct cw_
 /* ---- answers ---- */
 
 /* A request is answered, or its client is gone: unlinks and frees it. Its part is dropped. */
-void cw_lease_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r);
+void cw_lease_done(struct cw_leases *s, struct cw_request *r);
 /* Gives a request's part back to the runner, if it has one. */
 void cw_request_drop_part(struct cw_leases *s, struct cw_request *r);
-/* Answers with `kind` and `why` (NULL: none) and frees the request. Without memory for the answer, the client
- * requests it again, from another worker, when the connection or the lease ends. */
-void cw_request_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
-                      const struct cw_error *why);
-/* The same for a request of a lease. */
-void cw_lease_reply(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
+/* Answers with `kind` and `why` (NULL: none) and frees the request. Without
+ * memory for the answer, the client requests it again, from another worker, when the connection or the lease
+ * ends. */
+void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
                     const struct cw_error *why);
 /* The range has less than r requests: the report answers it. Frees the request. The stream may have failed.
  */
 void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r);
-/* Sends the batch that a request is at to its client; the batch is the answer's. Returns false if the stream
- * failed. */
-bool cw_lease_answer_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b,
-                           struct cw_quarantined *quarantined);
-/* The same with rows that the client joins to a batch. */
-bool cw_lease_answer_rows(struct cw_leases *s, const struct cw_lease *l, struct cw_request *r,
-                          struct cw_part *rows);
-/* Reads the first n rows of an assembly that is a part of a batch, and drops it. *ret is the caller's; NULL
- * on errors. */
-int cw_lease_part_rows(struct cw_leases *s, struct cw_assembly *a, uint64_t n, struct cw_part **ret,
-                       struct cw_error *err) _must_check_;
+/* Moves the batch of an assembly, or (n > 0) its first n rows, which the client joins to a batch, to an
+ * answer without a request. Frees the assembly. */
+int cw_lease_take(struct cw_leases *s, struct cw_assembly *from, uint64_t n, struct cw_answer **ret,
+                  struct cw_error *err) _must_check_;
+/* Sends such an answer for a request, which it is at. */
+void cw_lease_send(struct cw_leases *s, const struct cw_lease *l, const struct cw_request *r,
+                   struct cw_answer *a);
 /* All of the range is computed: reports it to the dispatcher. Returns false if the stream failed. */
 bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l);

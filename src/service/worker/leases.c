@@ -42,6 +42,7 @@ void cw_leases_add(struct cw_leases *s, const struct cw_command *c)
                            .elements = elements,
                            .sent_upto = elements + s->n_keys,
                            .dropped = elements + 2 * (size_t)s->n_keys};
+    cw_list_init(&l->requests);
     *at = l;
     cw_lease_open(s, l, s->kind == CW_RANGES_COUNTED ? c->from / batch_size - c->begin / batch_size : 0);
 }
@@ -79,28 +80,23 @@ void cw_leases_request(struct cw_leases *s, struct cw_request *r)
     struct cw_error why = {0};
     if (!l || l->epoch != r->epoch || l->begin != r->begin ||
         (cw_mutated("not-here") && l->number % 4 == 0)) {
-        cw_request_reply(s, r, CW_ANSWER_NOT_HERE, NULL);
+        cw_lease_reply(s, r, CW_ANSWER_NOT_HERE, NULL);
         return;
     }
     if (leases_check_request(s, r, &why) < 0) {
-        cw_request_reply(s, r, CW_ANSWER_RANGE_FAILED, &why);
+        cw_lease_reply(s, r, CW_ANSWER_RANGE_FAILED, &why);
         return;
     }
-    struct cw_request **at = &l->requests;
-    while (*at)
-        at = &(*at)->next;
-    *at = r;
+    cw_list_add(&l->requests, &r->link);
     l->lowest = CW_MIN(l->lowest, r->at);
 }
 
 void cw_leases_forget_peer(struct cw_leases *s, const struct cw_peer *p)
 {
     for (struct cw_lease *l = s->list; l; l = l->next)
-        for (struct cw_request *r = l->requests, *next; r; r = next) {
-            next = r->next;
+        CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
             if (r->peer == p)
-                cw_lease_done(s, l, r);
-        }
+                cw_lease_done(s, r);
     if (s->runner)
         cw_runner_relent(s->runner);
 }

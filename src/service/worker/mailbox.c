@@ -27,14 +27,18 @@ struct cw_answer *cw_answer_new(const struct cw_request *r, const struct cw_answ
     if (!a)
         return NULL;
     *a = *x;
-    if (!r)
-        return a;
+    if (r)
+        cw_answer_set_request(a, r);
+    return a;
+}
+
+void cw_answer_set_request(struct cw_answer *a, const struct cw_request *r)
+{
     a->peer = cw_peer_ref(r->peer);
     a->re = r->id;
     a->epoch = r->epoch;
     a->begin = r->begin;
     a->at = r->at;
-    return a;
 }
 
 void cw_answer_free(struct cw_answer *a)
@@ -43,12 +47,9 @@ void cw_answer_free(struct cw_answer *a)
         return;
     cw_peer_unref(a->peer);
     cw_quarantined_free(a->quarantined);
-    if (a->rows)
-        cw_part_deinit(a->rows);
-    free(a->rows);
-    free(a->keys);
-    free(a->pulled);
-    free(a->elements);
+    cw_part_deinit(&a->rows);
+    free(a->data);
+    free(a->report.elements);
     free(a->why);
     free(a);
 }

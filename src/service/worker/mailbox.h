@@ -5,6 +5,7 @@
 #pragma once
 #include <pthread.h>
 
+#include "base/list.h"
 #include "engine/part.h"
 #include "net/loop.h"
 #include "proto/cachew.pb-c.h"
@@ -13,7 +14,7 @@
 /* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys from
  * `at` on. */
 struct cw_request {
-    struct cw_request *next;
+    struct cw_link link; /* in the requests of its lease */
     struct cw_peer *peer;
     uint64_t id;           /* of the message */
     uint64_t requested_ns; /* 0 without a trace */
@@ -71,6 +72,25 @@ enum cw_answer_kind {
     CW_ANSWER_EXITED, /* the last answer: the thread ends */
 };
 
+/* What a range gave. */
+struct cw_report {
+    uint64_t n_batches; /* of a sequential range */
+    uint64_t *elements; /* of a placed range, by key. Owned */
+    size_t n_elements;
+    /* COMPLETED: */
+    uint64_t lease;     /* its number */
+    bool last;          /* as in message Completed */
+    uint8_t stream[16]; /* its name */
+};
+
+/* An answer on its way to a client, or whose batch the client has as a shm_loan. */
+struct cw_delivery {
+    struct cw_link link;             /* loan: of client.loans */
+    struct cw_worker_stream *stream; /* of the batch */
+    bool loan;                       /* the client has the batch as shared memory */
+    uint64_t slabs[2];               /* loan: ids by which the client returns them; 0: returned */
+};
+
 struct cw_answer {
     struct cw_answer *next;
     enum cw_answer_kind kind;
@@ -78,29 +98,27 @@ struct cw_answer {
     uint64_t re, epoch, begin, end;
     /* BATCH: its number, or its first element; PART, KEYS: the first element; RANGE_FAILED: as the request */
     uint64_t at;
-    Cachew__What what;  /* RANGE_FAILED */
-    uint32_t key;       /* BATCH, PART */
-    uint64_t n_batches; /* END, COMPLETED: of a sequential range */
-    uint64_t *elements; /* END, COMPLETED: of a placed range, by key */
-    size_t n_elements;
-    size_t bytes;    /* taken from the peer's room */
+    Cachew__What what;       /* RANGE_FAILED */
+    uint32_t key;            /* BATCH, PART */
+    struct cw_report report; /* END, COMPLETED */
+    size_t bytes;            /* taken from the peer's room */
     bool handed_out; /* BATCH, PART: the bytes are in the peer's budget of that name; else in the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    struct cw_part *rows;  /* PART */
-    uint8_t *keys;         /* KEYS: `bytes` of them, and in `why` what ended the range */
-    uint8_t *pulled;       /* PULLED: `bytes` of them; NULL: `why` */
-    bool over;             /* KEYS: no keys follow */
-    bool last;             /* COMPLETED: as in message Completed */
-    uint64_t lease;        /* COMPLETED: the number of the lease */
+    struct cw_part rows;   /* PART */
+    uint8_t *data;         /* KEYS, PULLED: `bytes` of them; PULLED, NULL: `why` */
+    bool over;             /* KEYS: no keys follow; `why`: what ended the range */
     uint64_t requested_ns; /* BATCH, PART: as the request */
     struct cw_error *why;
+    struct cw_delivery delivery; /* the loop's thread only */
 };
 
 /* Returns a copy of x, with peer, id, range and `at` of the request that it answers (NULL: none). NULL: out
  * of memory, and what x points to is still the caller's. */
 struct cw_answer *cw_answer_new(const struct cw_request *r, const struct cw_answer *x);
-/* The caller took batch and rows out of it, or releases the batch first. NULL is ignored. */
+/* An answer that was made before its request answers r. */
+void cw_answer_set_request(struct cw_answer *a, const struct cw_request *r);
+/* The caller took the batch out of it, or releases it first. NULL is ignored. */
 void cw_answer_free(struct cw_answer *a);
 /* Returns a copy of an error for an answer; where memory is short, the message says what to change. NULL: out
  * of memory. */

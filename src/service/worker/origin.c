@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "net/conn.h"
 #include "net/limits.h"
+#include "remote/addresses.h"
 
 #define CANCEL_NS UINT64_C(10000000) /* how often a waiting pull checks whether it was cancelled */
 #define RETRY_NS \
@@ -53,8 +54,8 @@ struct cw_origin {
     /* the loop's thread only: */
     const struct cw_worker_common *common; /* NULL: the dispatcher has not named the origin yet */
     uint64_t worker;                       /* id of the worker that is the origin */
-    char **addresses;                      /* of the origin; the first may be a Unix socket */
-    size_t n_addresses, attempt;
+    struct cw_addresses addresses;         /* of the origin */
+    size_t attempt;
     char logged[200]; /* the last reason why the origin can't be reached */
     struct cw_conn *conn;
     bool open, closed;
@@ -152,26 +153,43 @@ static void origin_log(struct cw_origin *o, const struct cw_error *why)
     snprintf(o->logged, sizeof(o->logged), "%.199s", why->message);
 }
 
+/* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
+static void origin_resend(struct cw_origin *o)
+{
+    CW_WITH (&o->mutex)
+        o->sent = false;
+    cw_timer_start(o->retry, RETRY_NS, 0);
+}
+
+static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct cw_origin *o = user;
+    if (!o)
+        return;
+    o->conn = NULL;
+    o->open = false;
+    o->attempt++;
+    if (why->status)
+        origin_log(o, why);
+    origin_resend(o);
+}
+
 static void origin_connect(struct cw_origin *o)
 {
     const struct cw_worker_common *w = o->common;
     struct cw_error err = {0};
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_CLIENT, w->options.name, w->incarnation, w->host);
-    const char *address = o->n_addresses ? o->addresses[o->attempt % o->n_addresses] : "";
-    bool local = strncmp(address, "unix:", 5) == 0;
+    const char *address = cw_addresses_try(&o->addresses, o->attempt);
+    bool local = cw_address_is_local(address);
     struct cw_conn_options c = {.hello = &hello,
                                 .limits = CW_LIMITS_CLIENT,
                                 .timeout_ns = local ? CW_CONN_LOCAL_TIMEOUT_NS : w->options.timeout_ns,
                                 .token = w->options.token,
                                 .pack = true,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
-    if (cw_conn_connect(o->mailbox->loop, address, &c, &origin_ops, o, &o->conn, &err) < 0) {
-        o->conn = NULL;
-        o->attempt++;
-        origin_log(o, &err);
-        cw_timer_start(o->retry, RETRY_NS, 0);
-    }
+    if (cw_conn_connect(o->mailbox->loop, address ? address : "", &c, &origin_ops, o, &o->conn, &err) < 0)
+        origin_on_closed(o, NULL, &err);
 }
 
 /* Sends the request of the pull under way, unless it was sent; connects first where there is no connection.
@@ -208,16 +226,8 @@ static void origin_pump(void *arg)
     }
     if (r < 0) {
         origin_log(o, &err);
-        cw_timer_start(o->retry, RETRY_NS, 0);
+        origin_resend(o);
     }
-}
-
-/* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
-static void origin_resend(struct cw_origin *o)
-{
-    CW_WITH (&o->mutex)
-        o->sent = false;
-    cw_timer_start(o->retry, RETRY_NS, 0);
 }
 
 static int origin_on_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
@@ -268,47 +278,12 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
     return 0;
 }
 
-static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
-{
-    struct cw_origin *o = user;
-    if (!o)
-        return;
-    o->conn = NULL;
-    o->open = false;
-    o->attempt++;
-    if (why->status)
-        origin_log(o, why);
-    origin_resend(o);
-}
-
 /* A connection without a user is closing: the stream does not use it any more. */
 static const struct cw_conn_ops origin_ops = {.open = origin_on_open,
                                               .payload = origin_on_payload,
                                               .abandoned = origin_on_abandoned,
                                               .message = origin_on_message,
                                               .closed = origin_on_closed};
-
-static void origin_free_addresses(struct cw_origin *o)
-{
-    for (size_t i = 0; i < o->n_addresses; i++)
-        free(o->addresses[i]);
-    free(CW_STEAL(o->addresses));
-    o->n_addresses = 0;
-}
-
-static int origin_copy_addresses(struct cw_origin *o, const Cachew__WorkerAddress *a, struct cw_error *err)
-{
-    bool local = *a->unix_path && strcmp(a->host, o->common->host) == 0;
-    size_t n = a->n_addresses + local;
-    origin_free_addresses(o);
-    if (!(o->addresses = calloc(n + 1, sizeof(*o->addresses))))
-        return cw_error_nomem(err, n * sizeof(*o->addresses), "the addresses of a worker");
-    for (; o->n_addresses < n; o->n_addresses++)
-        if (asprintf(&o->addresses[o->n_addresses], "%s%s", local && o->n_addresses == 0 ? "unix:" : "",
-                     local && o->n_addresses == 0 ? a->unix_path : a->addresses[o->n_addresses - local]) < 0)
-            return cw_error_nomem(err, 0, "the addresses of a worker");
-    return 0;
-}
 
 void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
                     const Cachew__WorkerAddress *a, const Cachew__Place *passed)
@@ -324,7 +299,9 @@ void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
         origin_leave(o);
     o->common = common;
     o->worker = a->worker;
-    if (origin_copy_addresses(o, a, &err) < 0 ||
+    cw_addresses_deinit(&o->addresses);
+    if (cw_addresses_init(&o->addresses, a, *a->unix_path && strcmp(a->host, common->host) == 0, true, &err) <
+            0 ||
         (!o->retry && cw_timer_new(o->mailbox->loop, origin_pump, o, &o->retry, &err) < 0)) {
         cw_common_log(common, "%s: a stream waits", err.message);
         o->common = NULL;
@@ -364,12 +341,13 @@ static void origin_serve_one(struct cw_origin *o, struct pull_request *x, bool s
     x->q.cancelled = pull_cancelled;
     x->q.cancel_arg = o;
     int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream ends here")
-                     : source->ops->serve(source, &x->q, &a->pulled, &a->bytes, &err);
+                     : source->ops->serve(source, &x->q, &a->data, &a->bytes, &err);
     if (a->peer) {
         a->why = r < 0 ? cw_answer_why(&err) : NULL;
+        cw_peer_take(a->peer, a->bytes);
         cw_mailbox_answer(o->mailbox, a);
     } else {
-        pull_came(o, a->re, CW_STEAL(a->pulled), a->bytes, &err);
+        pull_came(o, a->re, CW_STEAL(a->data), a->bytes, &err);
         cw_answer_free(a);
     }
     pull_request_free(x);
@@ -455,6 +433,6 @@ void cw_origin_free(struct cw_origin *o)
     cw_loop_unpost(o->mailbox->loop, &o->post);
     while (o->requests) /* that came after the end */
         pull_request_free(CW_POP(o->requests));
-    origin_free_addresses(o);
+    cw_addresses_deinit(&o->addresses);
     origin_destroy(o);
 }

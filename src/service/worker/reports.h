@@ -9,12 +9,13 @@
 struct cw_reports {
     struct cw_streams *streams;
     struct cw_uplink *uplink;
-    struct cw_report *list, **tail; /* not acknowledged, in the order of sending */
+    /* COMPLETED, not acknowledged, in the order of sending; `re` is the id of the message on this connection
+     */
+    struct cw_answer *list;
 };
 
-void cw_reports_init(struct cw_reports *all, struct cw_streams *streams, struct cw_uplink *uplink);
 void cw_reports_deinit(struct cw_reports *all);
-/* A range is finished: sends its report. Takes the counts of elements out of the answer. */
+/* A range is finished: sends its report. Takes the answer over. */
 void cw_reports_completed(struct cw_reports *all, struct cw_worker_stream *s, struct cw_answer *a);
 /* The dispatcher answered report `id`. acknowledged: its grant keeps it; else the dispatcher does not know
  * the stream any more, and it is freed. */

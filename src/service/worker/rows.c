@@ -24,7 +24,7 @@ static struct cw_request *part_last(const struct cw_lease *l)
 {
     struct cw_request *last = NULL;
     for (; l; l = l->next)
-        for (struct cw_request *r = l->requests; r; r = r->next)
+        CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
             last = r->part ? r : last;
     return last;
 }
@@ -98,7 +98,7 @@ static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
     uint8_t *keys = calloc(n + 1, 1);
     struct cw_answer *a = keys ? cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_KEYS,
                                                                       .end = l->end,
-                                                                      .keys = keys,
+                                                                      .data = keys,
                                                                       .bytes = n,
                                                                       .over = l->computed || l->failed})
                                : NULL;
@@ -111,7 +111,7 @@ static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
     a->why = l->failed ? cw_answer_why(l->failed) : NULL;
     cw_peer_take(r->peer, n);
     cw_mailbox_answer(s->mailbox, a);
-    cw_lease_done(s, l, r);
+    cw_lease_done(s, r);
     return true;
 }
 
@@ -131,10 +131,11 @@ static bool keys_send_early(struct cw_leases *s, struct cw_lease *l, struct cw_r
 bool cw_rows_send_keys(struct cw_leases *s)
 {
     bool any = false;
-    for (struct cw_lease *l = s->list; l && !s->failed; l = s->failed ? NULL : l->next)
-        for (struct cw_request *r = l->requests, *next; r && !s->failed; r = next) {
-            next = r->next;
+    for (struct cw_lease *l = s->list; l; l = l->next)
+        CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests) {
             any |= keys_send_early(s, l, r);
+            if (s->failed) /* l is gone */
+                return false;
         }
     return any;
 }
@@ -148,7 +149,7 @@ bool cw_rows_give_up(struct cw_leases *s, struct cw_lease *l)
     bool any = false;
     if (!before || !l->range || s->n_keys <= 1 || cw_runner_keys(s->runner, l->range, &keys, &n, NULL) < 0)
         return false;
-    for (const struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if (!cw_request_for_rows(r))
             first = CW_MIN(first, r->at);
     for (size_t i = 0; i < first && i < n; i++)
@@ -160,56 +161,10 @@ bool cw_rows_give_up(struct cw_leases *s, struct cw_lease *l)
 
 /* ---- rows ---- */
 
-/* Ends a request whose rows were sent. */
-static void rows_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
-{
-    uint32_t key = r->key;
-    cw_spans_note_sent(l, r);
-    cw_lease_done(s, l, r);
-    cw_spans_drop(s, l, key);
-}
-
-/* Sends the rows of a part as they are: the client joins them. */
-static int part_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
+/* A request for a batch gets its elements as a part, which becomes the batch. */
+static int part_hold(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
                      struct cw_error *err)
 {
-    struct cw_part *rows;
-    int status = cw_lease_part_rows(s, part, r->end - r->at, &rows, err);
-    if (status >= 0 && cw_lease_answer_rows(s, l, r, rows))
-        rows_done(s, l, r);
-    return status;
-}
-
-/* Sends the part of a request as a batch. Returns 2 if the batch is not finished yet. */
-static int part_send_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r,
-                           struct cw_error *err)
-{
-    int status = cw_runner_try_finish(s->runner, r->part, l->range, err);
-    if (status != 0)
-        return status;
-    struct cw_assembly *part = CW_STEAL(r->part);
-    struct cw_quarantined *quarantined = CW_STEAL(part->quarantined);
-    s->n_parts--;
-    if (cw_lease_answer_batch(s, l, r, cw_runner_take_batch(s->runner, part), quarantined))
-        rows_done(s, l, r);
-    return 0;
-}
-
-/* Takes the rows of a request from the runner and sends them. Returns as cw_runner_part, part_send and
- * part_send_batch. */
-static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
-{
-    bool whole = r->what == CACHEW__WHAT__WHAT_ROWS;
-    struct cw_assembly *part;
-    if (r->part)
-        return part_send_batch(s, l, r, err);
-    if (whole && !part_may_begin(s, r))
-        return 2;
-    int status = cw_runner_part(s->runner, l->range, r->key, r->at, r->end - r->at, &part, err);
-    if (status != 0)
-        return status;
-    if (!whole)
-        return part_send(s, l, r, part, err);
     struct cw_span *span = cw_span_get(l, r);
     if (!span) {
         cw_runner_drop(s->runner, part);
@@ -219,7 +174,35 @@ static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request 
     r->part = part;
     s->n_parts++;
     s->part_bytes = (part->slab ? part->slab->size : 0) + part->charged;
-    return part_send_batch(s, l, r, err);
+    return 0;
+}
+
+/* Takes the elements of a request from the runner and sends them: as a batch, or as rows, which the client
+ * joins. Returns as cw_runner_part; 2 also if the batch is not finished yet. */
+static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
+{
+    bool whole = r->what == CACHEW__WHAT__WHAT_ROWS, begins = !r->part;
+    struct cw_assembly *part = r->part;
+    struct cw_answer *a;
+    if (whole && begins && !part_may_begin(s, r))
+        return 2;
+    int status = begins ? cw_runner_part(s->runner, l->range, r->key, r->at, r->end - r->at, &part, err) : 0;
+    if (status == 0 && whole && begins)
+        status = part_hold(s, l, r, part, err);
+    if (status == 0 && whole)
+        status = cw_runner_try_finish(s->runner, part, l->range, err);
+    if (status != 0)
+        return status;
+    s->n_parts -= whole;
+    r->part = NULL;
+    if ((status = cw_lease_take(s, part, whole ? 0 : r->end - r->at, &a, err)) < 0)
+        return status;
+    cw_lease_send(s, l, r, a);
+    cw_spans_note_sent(l, r);
+    uint32_t key = r->key;
+    cw_lease_done(s, r);
+    cw_spans_drop(s, l, key);
+    return 0;
 }
 
 /* Answers a request, if possible now. Returns false if no progress was possible, or the stream has failed. */
@@ -248,7 +231,7 @@ static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_reque
     if (status == 1) /* the range has fewer elements: their number is known now, or soon */
         return rows_note_over(s, l);
     if (lasts)
-        cw_lease_reply(s, l, r, CW_ANSWER_RANGE_FAILED, &err);
+        cw_lease_reply(s, r, CW_ANSWER_RANGE_FAILED, &err);
     else if (status < 0)
         cw_leases_fail(s, &err);
     return (lasts || status == 0) && !s->failed;
@@ -256,7 +239,9 @@ static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_reque
 
 struct cw_request *cw_rows_first_ready(struct cw_leases *s, const struct cw_lease *l)
 {
-    for (struct cw_request *r = l->range ? l->requests : NULL; r; r = r->next)
+    if (!l->range)
+        return NULL;
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if (cw_request_for_rows(r) && cw_peer_room(r->peer) &&
             (r->part || (!cw_spans_rows_gone(l, r) &&
                          cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
@@ -267,11 +252,14 @@ struct cw_request *cw_rows_first_ready(struct cw_leases *s, const struct cw_leas
 bool cw_rows_serve(struct cw_leases *s, struct cw_lease *l)
 {
     bool any = rows_note_over(s, l);
-    for (struct cw_request *r = s->failed ? NULL : l->requests, *next; r && !s->failed; r = next) {
-        next = r->next;
+    if (s->failed)
+        return false;
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests) {
         any |= cw_peer_room(r->peer) && rows_answer(s, l, r);
+        if (s->failed) /* l is gone */
+            return false;
     }
-    if (!s->failed && l->range && cw_spans_all_dropped(s, l))
+    if (l->range && cw_spans_all_dropped(s, l))
         cw_lease_close(s, l);
-    return any && !s->failed;
+    return any;
 }

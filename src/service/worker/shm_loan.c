@@ -9,18 +9,18 @@
 /* shm_loans of a client: each costs some 500 bytes here, and is named when the client connects again. */
 #define MAX_LOANS 1024
 
-static void shm_loan_unlink(struct cw_client *c, struct cw_delivery *d)
+static void shm_loan_unlink(struct cw_client *c, struct cw_answer *a)
 {
-    cw_link_out(&d->link);
+    cw_link_out(&a->delivery.link);
     c->loans.n--;
-    c->loans.bytes -= d->bytes;
+    c->loans.bytes -= a->bytes;
 }
 
-static void shm_loan_append(struct cw_client *c, struct cw_delivery *d)
+static void shm_loan_append(struct cw_client *c, struct cw_answer *a)
 {
-    cw_list_add(&c->loans.list, &d->link);
+    cw_list_add(&c->loans.list, &a->delivery.link);
     c->loans.n++;
-    c->loans.bytes += d->bytes;
+    c->loans.bytes += a->bytes;
 }
 
 /* ---- sending ---- */
@@ -67,52 +67,52 @@ static int region_name(struct cw_client *c, const struct cw_worker_stream *s, co
     return 0;
 }
 
-bool cw_shm_loan_room(const struct cw_client *c, const struct cw_delivery *d)
+bool cw_shm_loan_room(const struct cw_client *c, const struct cw_answer *a)
 {
-    return atomic_load(&c->peer.shared) && d->handed_out && d->bytes && c->loans.n < MAX_LOANS &&
-           c->loans.bytes + d->bytes <= cw_budget_left(&c->clients->handed_out);
+    return atomic_load(&c->peer.shared) && a->handed_out && a->bytes && c->loans.n < MAX_LOANS &&
+           c->loans.bytes + a->bytes <= cw_budget_left(&c->clients->handed_out);
 }
 
-int cw_shm_loan_name(struct cw_client *c, struct cw_delivery *d, Cachew__Slab slabs[2], struct cw_error *err)
+int cw_shm_loan_name(struct cw_client *c, struct cw_answer *a, Cachew__Slab slabs[2], struct cw_error *err)
 {
-    const struct cw_batch *b = d->batch;
+    const struct cw_batch *b = a->batch;
     size_t n = 0;
     for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++) {
         if (!b->slabs[i])
             continue;
         slabs[n] = (Cachew__Slab){CW_MESSAGE(slab), .offset = b->slabs[i]->offset, .size = b->slabs[i]->size};
-        int r = region_name(c, d->stream, b->slabs[i], &slabs[n].region, err);
+        int r = region_name(c, a->delivery.stream, b->slabs[i], &slabs[n].region, err);
         if (r < 0)
             return r;
-        slabs[n].slab = d->slabs[n] = ++c->clients->next_slab;
+        slabs[n].slab = a->delivery.slabs[n] = ++c->clients->next_slab;
         n++;
     }
     return (int)n;
 }
 
-void cw_shm_loan_add(struct cw_client *c, struct cw_delivery *d)
+void cw_shm_loan_add(struct cw_client *c, struct cw_answer *a)
 {
-    shm_loan_append(c, d);
-    d->loan = true;
-    cw_client_give_room(c, d->bytes); /* only a message is on its way */
+    shm_loan_append(c, a);
+    a->delivery.loan = true;
+    cw_client_give_room(c, a->bytes); /* only a message is on its way */
 }
 
 /* Ends a shm_loan if all its slabs came back. */
-static void shm_loan_settle(struct cw_client *c, struct cw_delivery *d)
+static void shm_loan_settle(struct cw_client *c, struct cw_answer *a)
 {
-    if (d->slabs[0] || d->slabs[1])
+    if (a->delivery.slabs[0] || a->delivery.slabs[1])
         return;
-    shm_loan_unlink(c, d);
-    cw_delivery_free(d);
+    shm_loan_unlink(c, a);
+    cw_delivery_free(a);
 }
 
 int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err)
 {
-    CW_LIST_EACH_OF (d, struct cw_delivery, link, &c->loans.list)
-        for (size_t i = 0; slab && i < CW_COUNT_OF(d->slabs); i++)
-            if (d->slabs[i] == slab) {
-                d->slabs[i] = 0;
-                shm_loan_settle(c, d);
+    CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &c->loans.list)
+        for (size_t i = 0; slab && i < CW_COUNT_OF(a->delivery.slabs); i++)
+            if (a->delivery.slabs[i] == slab) {
+                a->delivery.slabs[i] = 0;
+                shm_loan_settle(c, a);
                 return 0;
             }
     if (c->loans.kept) /* of an earlier connection, perhaps, of which nothing is known here */
@@ -127,12 +127,12 @@ int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err)
 /* Frees a client without a connection. retire: its process may go on reading the slabs of its shm_loans. */
 static void shm_loans_free(struct cw_client *c, bool retire)
 {
-    CW_LIST_EACH_OF (d, struct cw_delivery, link, &c->loans.list) {
-        shm_loan_unlink(c, d);
-        for (size_t i = 0; retire && i < CW_COUNT_OF(d->batch->slabs); i++)
-            if (d->batch->slabs[i])
-                cw_slab_retire(d->batch->slabs[i]);
-        cw_delivery_free(d);
+    CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &c->loans.list) {
+        shm_loan_unlink(c, a);
+        for (size_t i = 0; retire && i < CW_COUNT_OF(a->batch->slabs); i++)
+            if (a->batch->slabs[i])
+                cw_slab_retire(a->batch->slabs[i]);
+        cw_delivery_free(a);
     }
     while (c->loans.regions)
         free(CW_POP(c->loans.regions));
@@ -144,10 +144,7 @@ static void shm_loans_free(struct cw_client *c, bool retire)
 
 static void departed_free(struct cw_client *c, bool retire)
 {
-    struct cw_client **at = &c->clients->departed;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    CW_UNLINK(c->clients->departed, c);
     shm_loans_free(c, retire);
 }
 
@@ -197,33 +194,30 @@ static int slab_compare(const void *a, const void *b)
 /* Ends the shm_loans of a client but for these slabs, which are sorted. */
 static void shm_loans_free_others(struct cw_client *c, const uint64_t *slabs, size_t n)
 {
-    CW_LIST_EACH_OF (d, struct cw_delivery, link, &c->loans.list) {
-        for (size_t i = 0; i < CW_COUNT_OF(d->slabs); i++)
-            if (d->slabs[i] && !(n && bsearch(&d->slabs[i], slabs, n, sizeof(*slabs), slab_compare)))
-                d->slabs[i] = 0;
-        shm_loan_settle(c, d);
+    CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &c->loans.list) {
+        for (size_t i = 0; i < CW_COUNT_OF(a->delivery.slabs); i++)
+            if (a->delivery.slabs[i] &&
+                !(n && bsearch(&a->delivery.slabs[i], slabs, n, sizeof(*slabs), slab_compare)))
+                a->delivery.slabs[i] = 0;
+        shm_loan_settle(c, a);
     }
 }
 
 /* Moves all shm_loans of an earlier connection to the client's new one. */
 static void shm_loans_take_over(struct cw_client *c, struct cw_client *from)
 {
-    CW_LIST_EACH_OF (d, struct cw_delivery, link, &from->loans.list) {
-        shm_loan_unlink(from, d);
-        cw_peer_ref(&c->peer);
+    CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &from->loans.list) {
+        shm_loan_unlink(from, a);
+        a->peer = cw_peer_ref(&c->peer);
         cw_peer_unref(&from->peer);
-        d->client = c;
-        shm_loan_append(c, d);
+        shm_loan_append(c, a);
     }
     from->loans.watch = cw_watch_free(from->loans.watch);
     if (c->loans.process < 0) { /* the new connection does not name its process */
         c->loans.process = from->loans.process;
         from->loans.process = -1;
     }
-    struct cw_region **end = &c->loans.regions;
-    while (*end)
-        end = &(*end)->next;
-    *end = CW_STEAL(from->loans.regions);
+    *CW_LIST_END(c->loans.regions) = CW_STEAL(from->loans.regions);
 }
 
 /* Returns whether `other` is the same client on an earlier connection, which had one of the regions of m. */

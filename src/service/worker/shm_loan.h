@@ -12,14 +12,14 @@
 
 /* A client connected: notes whether it may get batches as shm_loans, and which process it is. */
 void cw_shm_loans_init(struct cw_client *c, const Cachew__Hello *hello);
-/* Returns whether d->batch may become a shm_loan of the client; otherwise it is copied. */
-bool cw_shm_loan_room(const struct cw_client *c, const struct cw_delivery *d);
-/* Names the slabs of d->batch to the client, with the regions that they lie in. Returns how many slabs.
+/* Returns whether a->batch may become a shm_loan of the client; otherwise it is copied. */
+bool cw_shm_loan_room(const struct cw_client *c, const struct cw_answer *a);
+/* Names the slabs of a->batch to the client, with the regions that they lie in. Returns how many slabs.
  * CW_E_IO: they can't be given to another process. */
-int cw_shm_loan_name(struct cw_client *c, struct cw_delivery *d, Cachew__Slab slabs[2],
+int cw_shm_loan_name(struct cw_client *c, struct cw_answer *a, Cachew__Slab slabs[2],
                      struct cw_error *err) _must_check_;
-/* d is sent as a shm_loan: it is the client's. */
-void cw_shm_loan_add(struct cw_client *c, struct cw_delivery *d);
+/* a is sent as a shm_loan: it is the client's. */
+void cw_shm_loan_add(struct cw_client *c, struct cw_answer *a);
 /* The client returns a slab. CW_E_SERVICE: it is in no shm_loan of this client. */
 int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err) _must_check_;
 /* Over an earlier connection the client got these regions, and has these slabs still: they are of this

@@ -1,6 +1,5 @@
 #include "service/worker/socket_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +7,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "base/fd.h"
 
 #define PREFIX "cachew-worker-"
 #define PATH_MAX_BYTES 90 /* a socket's path has at most 107 bytes */
@@ -19,28 +19,25 @@
 static int socket_dir_take(int below, const char *name)
 {
     struct stat st;
-    int fd = openat(below, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    _cleanup_close_ int fd = openat(below, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool taken = fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+                 flock(fd, LOCK_EX | LOCK_NB) == 0;
+    return taken ? CW_STEAL_FD(fd) : -1;
 }
 
 /* Removes the directories of killed workers below a directory. */
 static void socket_dir_reap(const char *below)
 {
-    DIR *d = opendir(below);
+    _cleanup_(cw_closedirp) DIR *d = opendir(below);
     for (struct dirent *e; d && (e = readdir(d));) {
-        int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 ? socket_dir_take(dirfd(d), e->d_name) : -1;
+        _cleanup_close_ int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0
+                                     ? socket_dir_take(dirfd(d), e->d_name)
+                                     : -1;
         if (fd < 0)
             continue;
         (void)unlinkat(fd, "socket", 0);
         (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
-        close(fd);
     }
-    if (d)
-        closedir(d);
 }
 
 /* Locks a directory that was just made. Returns 0; 1 if another worker took it for one of a killed worker,
@@ -63,23 +60,20 @@ static int socket_dir_lock(const char *path, int *ret)
 static int socket_dir_make(const char *below, char **ret_path, int *ret_lock)
 {
     for (int i = 0; i < TRIES; i++) {
-        char *path;
-        if (asprintf(&path, "%s/" PREFIX "XXXXXX", below) < 0)
+        _cleanup_free_ char *path = NULL;
+        if (asprintf(&path, "%s/" PREFIX "XXXXXX", below) < 0) {
+            path = NULL;
             return -ENOMEM;
+        }
         errno = ENAMETOOLONG;
-        if (strlen(path) >= PATH_MAX_BYTES || !mkdtemp(path)) { /* 0700 */
-            int e = errno;
-            free(path);
-            return -e;
-        }
+        if (strlen(path) >= PATH_MAX_BYTES || !mkdtemp(path)) /* 0700 */
+            return -errno;
         int r = socket_dir_lock(path, ret_lock);
-        if (r == 0) {
-            *ret_path = path;
-            return 0;
-        }
-        (void)rmdir(path);
-        free(path);
-        if (r < 0)
+        if (r == 0)
+            *ret_path = CW_STEAL(path);
+        else
+            (void)rmdir(path);
+        if (r <= 0)
             return r;
     }
     return -EAGAIN;

@@ -22,7 +22,7 @@ bool cw_spans_rows_gone(const struct cw_lease *l, const struct cw_request *r)
 
 bool cw_spans_give_up(struct cw_leases *s, struct cw_lease *l, uint32_t key, uint64_t upto)
 {
-    for (const struct cw_request *r = l->requests; r; r = r->next)
+    CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests)
         if (r->key == key && cw_request_for_rows(r))
             upto = CW_MIN(upto, r->at);
     if (upto <= l->dropped[key])

@@ -25,7 +25,7 @@ void cw_status_update(struct cw_worker *w)
     }
     for (const struct cw_client *c = clients->list; c; c = c->next)
         s.n_clients++;
-    for (const struct cw_report *r = w->reports.list; r; r = r->next)
+    for (const struct cw_answer *a = w->reports.list; a; a = a->next)
         s.n_reports++;
     CW_GUARD(&w->mutex);
     w->status = s;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/patience.h"
 #include "base/thread.h"
 #include "ops/table.h"
 #include "service/worker/admit.h"
@@ -17,23 +18,19 @@ static struct cw_runner *stream_runner(struct cw_stream *s)
     return s->end ? CW_LOCKED(&s->mutex, s->runner) : NULL;
 }
 
-static void stream_add_profile(const struct cw_compiled *c, struct cw_runner *r, struct cw_work *sum)
-{
-    struct cw_profile profile = {.ops = calloc(c->pipeline->n_ops, sizeof(*profile.ops))};
-    if (profile.ops) {
-        cw_runner_profile(r, &profile);
-        cw_work_add(sum, c, &profile);
-    }
-    free(profile.ops);
-}
-
 static void stream_query_work(struct cw_stream *s)
 {
     struct cw_runner *r = stream_runner(s);
     if (!r)
         return;
-    cw_work_deinit(&s->last_work);
-    stream_add_profile(s->local.compiled, r, &s->last_work);
+    const struct cw_compiled *c = s->local.compiled;
+    struct cw_profile profile = {.ops = calloc(c->pipeline->n_ops, sizeof(*profile.ops))};
+    if (profile.ops) {
+        cw_work_deinit(&s->work);
+        cw_runner_profile(r, &profile);
+        cw_work_add(&s->work, c, &profile);
+    }
+    free(profile.ops);
 }
 
 void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point)
@@ -93,8 +90,7 @@ size_t cw_stream_memory_used(struct cw_stream *s)
 void cw_stream_add_work(struct cw_stream *s, struct cw_work *sum)
 {
     stream_query_work(s);
-    CW_GUARD(&s->mutex);
-    cw_work_add_all(sum, s->over ? &s->work : &s->last_work);
+    cw_work_add_all(sum, &s->work);
 }
 
 /* ---- the stream's thread ---- */
@@ -147,9 +143,9 @@ static int stream_open(struct cw_stream *s, struct cw_error *err)
                                   .optimize = true,
                                   .notify = stream_on_notify,
                                   .notify_arg = s,
-                                  .cache = s->options->cache,
+                                  .cache = s->cache,
                                   .cache_point = CW_CACHE_POINT_AUTO,
-                                  .adaptive = s->options->cache && cw_caching_open_to(l->compiled),
+                                  .adaptive = s->cache && cw_caching_open_to(l->compiled),
                                   .away = s->origin ? cw_origin_away(s->origin) : NULL};
     r = cw_runner_new(l->sequence, &o, &leases->runner, err);
     if (r < 0)
@@ -215,18 +211,13 @@ static void stream_serve(struct cw_stream *s)
 static void stream_close(struct cw_stream *s)
 {
     struct cw_runner *runner = s->leases.runner;
-    struct cw_work work = {0};
     if (runner) {
         cw_leases_clear(&s->leases);
         cw_runner_set_memory(runner, 0);
         cw_mailbox_wait_batches(&s->mailbox);
-        stream_add_profile(s->local.compiled, runner, &work);
     }
-    CW_WITH (&s->mutex) {
-        s->work = work;
-        s->over = true;
+    CW_WITH (&s->mutex)
         s->runner = NULL;
-    }
     cw_runner_free(runner);
     cw_origin_stop(s->origin);
     cw_local_deinit(&s->local);
@@ -261,7 +252,6 @@ static void stream_deinit(struct cw_stream *s)
     cw_mailbox_deinit(&s->mailbox);
     pthread_mutex_destroy(&s->mutex);
     cw_work_deinit(&s->work);
-    cw_work_deinit(&s->last_work);
     cw_origin_free(s->origin);
     free(s->end);
     free(s->text);
@@ -269,29 +259,30 @@ static void stream_deinit(struct cw_stream *s)
     free(s);
 }
 
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const Cachew__Prepare *m,
+int cw_stream_new(const struct cw_worker_common *w, struct cw_cache *cache, const Cachew__Prepare *m,
                   size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret,
                   struct cw_error *err)
 {
     struct cw_stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
-    *s = (struct cw_stream){.options = o,
+    *s = (struct cw_stream){.options = &w->options,
+                            .cache = cache,
                             .text = strdup(m->pipeline),
                             .base_dir = strdup(m->base_dir),
                             .cache_point = m->cache_point,
                             .end = malloc(sizeof(*s->end)),
-                            .leases = {.threads = o->threads,
+                            .leases = {.threads = w->options.threads,
                                        .seed = m->seed,
-                                       .range_ns = o->range_ns,
+                                       .range_ns = cw_patience_range_ns(),
                                        .stream = s->name,
                                        .mailbox = &s->mailbox,
-                                       .trace = o->trace,
+                                       .trace = w->options.trace,
                                        .memory = memory}};
     memcpy(s->name, m->stream.data, sizeof(s->name));
     memcpy(s->fingerprint, m->fingerprint.data, sizeof(s->fingerprint));
     pthread_mutex_init(&s->mutex, NULL);
-    cw_mailbox_init(&s->mailbox, l, on_answers, arg);
+    cw_mailbox_init(&s->mailbox, w->loop, on_answers, arg);
     int r = s->text && s->base_dir && s->end ? 0 : cw_error_nomem(err, sizeof(*s), "a stream");
     if (r >= 0) {
         *s->end = (struct cw_command){.kind = CW_COMMAND_END};

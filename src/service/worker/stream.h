@@ -5,26 +5,15 @@
  */
 #pragma once
 #include "base/tuned.h"
+#include "service/worker/common.h"
 #include "service/worker/lease.h"
 #include "service/worker/work.h"
 #include "session/local.h"
 
-/* What all streams of a worker have in common; immutable. */
-struct cw_stream_options {
-    unsigned threads;
-    size_t memory; /* bytes of the worker, of which the streams have parts */
-    const char *index_dir;
-    const char *const *data_roots; /* files elsewhere are refused; none: no file is */
-    size_t n_data_roots;
-    bool allow_python;
-    struct cw_cache *cache; /* or NULL */
-    struct cw_trace *trace; /* or NULL */
-    uint64_t range_ns;      /* a range that was computed for this long is ended early */
-};
-
 struct cw_stream {
     /* immutable */
-    const struct cw_stream_options *options;
+    const struct cw_worker_options *options;
+    struct cw_cache *cache; /* or NULL */
     uint8_t name[16], fingerprint[16];
     char *text, *base_dir; /* of the pipeline */
     pthread_t thread;
@@ -38,12 +27,10 @@ struct cw_stream {
     /* guarded by mutex: */
     int32_t cache_point;      /* as in Prepare */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and query memory */
-    bool over;                /* the runner was freed, and had computed: */
-    struct cw_work work;
 
     /* the loop's thread only: */
-    struct cw_command *end;   /* END, before it is sent; NULL: from now on the runner may go at any time */
-    struct cw_work last_work; /* of the runner, when it was queried last */
+    struct cw_command *end; /* END, before it is sent; NULL: from now on the runner may go at any time */
+    struct cw_work work;    /* of the runner, when it was queried last: at the latest before END */
 
     /* the stream's thread only; immutable from OPENED to END, when the loop's thread may read them: */
     struct cw_local local;
@@ -52,9 +39,9 @@ struct cw_stream {
     bool ending;
 };
 
-/* Starts the thread, which opens the pipeline of m. memory: bytes that it may use. on_answers(arg) is called
- * on the loop's thread when there are answers. */
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const Cachew__Prepare *m,
+/* Starts the thread, which opens the pipeline of m. cache: may be NULL. memory: bytes that it may use.
+ * on_answers(arg) is called on the loop's thread when there are answers. */
+int cw_stream_new(const struct cw_worker_common *w, struct cw_cache *cache, const Cachew__Prepare *m,
                   size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret,
                   struct cw_error *err) _must_check_;
 

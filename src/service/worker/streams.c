@@ -3,7 +3,6 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "base/patience.h"
 #include "dataset/mixing.h"
 #include "host/host.h"
 #include "service/worker/origin.h"
@@ -48,7 +47,7 @@ void cw_streams_wake(struct cw_streams *all)
 /* Returns the bytes of one of n streams. */
 static size_t streams_share(const struct cw_streams *all, size_t n)
 {
-    size_t memory = all->options.memory;
+    size_t memory = all->common->options.memory;
     return (memory - memory / CW_HANDED_OUT_PART) / CW_MAX(n, (size_t)1);
 }
 
@@ -93,31 +92,23 @@ void cw_streams_end(struct cw_worker_stream *s)
     cw_common_changed(s->streams->common);
 }
 
-void cw_streams_end_without_memory(struct cw_worker_stream *s)
-{
-    cw_common_log(s->streams->common, "out of memory: a stream ends");
-    cw_streams_end(s);
-}
-
 void cw_streams_forget_peer(struct cw_streams *all, struct cw_peer *p)
 {
     for (struct cw_worker_stream *s = all->list; s; s = s->next)
         if (!cw_stream_command(
                 s->stream, &(struct cw_command){.kind = CW_COMMAND_FORGET_PEER, .peer = cw_peer_ref(p)})) {
             cw_peer_unref(p);
-            cw_streams_end_without_memory(s);
+            cw_common_log(all->common, "out of memory: a stream ends");
+            cw_streams_end(s);
         }
 }
 
 /* ---- answers of streams ---- */
 
-static void streams_on_exited(struct cw_worker_stream *s)
+void cw_streams_exited(struct cw_worker_stream *s)
 {
     struct cw_streams *all = s->streams;
-    struct cw_worker_stream **at = &all->list;
-    while (*at != s)
-        at = &(*at)->next;
-    *at = s->next;
+    CW_UNLINK(all->list, s);
     cw_stream_add_work(s->stream, &all->work);
     cw_stream_free(s->stream);
     cw_grants_clear(&s->grants);
@@ -133,93 +124,26 @@ static void streams_log_mixing(void *common, const struct cw_mixing *m)
     cw_common_log(common, "%s", m->says);
 }
 
-static void streams_on_opened(struct cw_worker_stream *s)
+bool cw_streams_opened(struct cw_worker_stream *s)
 {
-    struct cw_streams *all = s->streams;
     if (s->state != STREAM_OPENING)
-        return;
+        return false;
     s->state = STREAM_READY;
-    cw_mixing_each(s->stream->local.sequence, streams_log_mixing, all->common);
+    cw_mixing_each(s->stream->local.sequence, streams_log_mixing, s->streams->common);
     streams_send_share(s); /* others may have come or gone meanwhile */
-    all->events->opened(all->events_arg, s);
-}
-
-static void streams_on_not_opened(struct cw_worker_stream *s, const struct cw_error *why)
-{
-    if (s->state == STREAM_OPENING)
-        s->streams->events->not_opened(s->streams->events_arg, s, why);
-    cw_streams_end(s);
-}
-
-static void streams_on_failed(struct cw_worker_stream *s, const struct cw_error *why)
-{
-    if (s->state != STREAM_READY)
-        return;
-    s->state = STREAM_FAILED;
-    cw_grants_clear(&s->grants);
-    s->streams->events->failed(s->streams->events_arg, cw_streams_name(s), why);
-}
-
-/* Handles one answer. After EXITED, s is gone. */
-static void streams_on_answer(struct cw_worker_stream *s, struct cw_answer *a)
-{
-    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
-    const struct cw_error *why = a->why ? a->why : &unknown;
-    const struct cw_streams *all = s->streams;
-    switch (a->kind) {
-    case CW_ANSWER_OPENED:
-        streams_on_opened(s);
-        break;
-    case CW_ANSWER_NOT_OPENED:
-        streams_on_not_opened(s, why);
-        break;
-    case CW_ANSWER_COMPLETED:
-        if (s->state == STREAM_READY)
-            all->events->completed(all->events_arg, s, a);
-        break;
-    case CW_ANSWER_FAILED:
-        streams_on_failed(s, why);
-        break;
-    case CW_ANSWER_EXITED:
-        streams_on_exited(s);
-        break;
-    default:
-        all->events->answered(all->events_arg, s, a);
-    }
-}
-
-static void streams_on_answers(void *arg)
-{
-    struct cw_worker_stream *s = arg;
-    struct cw_streams *all = s->streams;
-    struct cw_answer *came = cw_mailbox_answers(&s->stream->mailbox);
-    while (came) {
-        struct cw_answer *a = CW_POP(came);
-        streams_on_answer(s, a);
-        cw_answer_free(a);
-    }
-    cw_common_changed(all->common);
+    return true;
 }
 
 /* ---- messages of the dispatcher ---- */
 
-static int streams_check_prepare(const Cachew__Prepare *m, struct cw_error *err)
-{
-    const struct cw_stream *s;
-    if (m->stream.len != sizeof(s->name))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu",
-                            m->stream.len, sizeof(s->name));
-    if (m->fingerprint.len != sizeof(s->fingerprint))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare has a fingerprint of %zu bytes: expected %zu",
-                            m->fingerprint.len, sizeof(s->fingerprint));
-    return 0;
-}
-
 int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepare *m, struct cw_error *err)
 {
-    int r = streams_check_prepare(m, err);
-    if (r < 0)
-        return r;
+    const struct cw_stream *of;
+    if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "Prepare names a stream of %zu bytes and a fingerprint of %zu: expected %zu, both", m->stream.len,
+            m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s && s->state == STREAM_FAILED) { /* it is prepared anew */
         cw_streams_end(s);
@@ -227,8 +151,6 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
     }
     if (s) {
         s->prepare_id = id;
-        if (s->state == STREAM_READY)
-            all->events->opened(all->events_arg, s);
         return 0;
     }
     if (!(s = malloc(sizeof(*s))))
@@ -236,8 +158,8 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
     *s = (struct cw_worker_stream){
         .next = all->list, .streams = all, .prepare_id = id, .serial = ++all->next_serial};
     /* its part as of now: streams that are forgotten by the messages at hand make room */
-    r = cw_stream_new(&all->options, all->common->loop, m, streams_share(all, streams_n_sharing(all) + 1),
-                      streams_on_answers, s, &s->stream, err);
+    int r = cw_stream_new(all->common, all->cache, m, streams_share(all, streams_n_sharing(all) + 1),
+                          all->on_answers, s, &s->stream, err);
     if (r < 0) {
         free(s);
         return r;
@@ -274,24 +196,18 @@ static int streams_lease_one(struct cw_worker_stream *s, const Cachew__Range *m,
     return cw_error_nomem(err, sizeof(c), "a lease");
 }
 
-int cw_streams_lease(struct cw_streams *all, const Cachew__Leases *m, struct cw_error *err)
+int cw_streams_lease(struct cw_worker_stream *s, const Cachew__Leases *m, struct cw_error *err)
 {
-    struct cw_worker_stream *s = cw_streams_find(all, m->stream);
+    struct cw_worker_common *common = s->streams->common;
     int r = 0;
-    if (!s) { /* the dispatcher believes otherwise, and prepares it anew */
-        struct cw_error why = {0};
-        (void)cw_error_set(&why, CW_E_SERVICE, "ranges of a stream were leased that is not prepared here");
-        all->events->failed(all->events_arg, m->stream, &why);
-        return 0;
-    }
     if (s->state != STREAM_READY)
         return 0; /* it failed just now, and the dispatcher is notified */
     if (s->stream->origin && m->origin)
-        cw_origin_name(s->stream->origin, all->common, m->origin, m->passed);
+        cw_origin_name(s->stream->origin, common, m->origin, m->passed);
     for (size_t i = 0; i < m->n_ranges && r == 0; i++)
         r = streams_lease_one(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, i < m->n_whole && m->whole[i],
                               err);
-    cw_common_changed(all->common);
+    cw_common_changed(common);
     return r;
 }
 
@@ -310,29 +226,4 @@ int cw_streams_revoke(struct cw_streams *all, const Cachew__Revoke *m, struct cw
     }
     cw_common_changed(all->common);
     return 0;
-}
-
-/* ---- life ---- */
-
-void cw_streams_init(struct cw_streams *s, struct cw_worker_common *common, struct cw_cache *cache,
-                     const struct cw_streams_events *events, void *arg)
-{
-    const struct cw_worker_options *o = &common->options;
-    s->common = common;
-    s->events = events;
-    s->events_arg = arg;
-    s->options = (struct cw_stream_options){.threads = o->threads,
-                                            .memory = o->memory,
-                                            .index_dir = o->index_dir,
-                                            .data_roots = o->data_roots,
-                                            .n_data_roots = o->n_data_roots,
-                                            .allow_python = o->allow_python,
-                                            .cache = cache,
-                                            .trace = o->trace,
-                                            .range_ns = cw_patience_range_ns()};
-}
-
-void cw_streams_deinit(struct cw_streams *s)
-{
-    cw_work_deinit(&s->work);
 }

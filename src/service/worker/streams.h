@@ -1,7 +1,7 @@
 /*
  * All streams of a worker, from Prepare to Forget: their grants, their parts of the memory, and where their
  * answers go. The loop's thread only. control.c passes the dispatcher's messages on; clients.c finds streams
- * here for requests. What streams answer goes up through a table of events.
+ * here for requests, and handles what streams answer.
  */
 #pragma once
 #include "service/worker/common.h"
@@ -24,34 +24,15 @@ struct cw_worker_stream {
     uint64_t n_logged[CW_TUNED_KEPT];
 };
 
-/* What worker.c does when streams answer. */
-struct cw_streams_events {
-    void (*opened)(void *arg, struct cw_worker_stream *s);
-    void (*not_opened)(void *arg, struct cw_worker_stream *s, const struct cw_error *why);
-    /* The worker can't run the stream, or does not know it. */
-    void (*failed)(void *arg, ProtobufCBinaryData stream, const struct cw_error *why);
-    /* A range of a stream is finished; takes the counts of elements over. */
-    void (*completed)(void *arg, struct cw_worker_stream *s, struct cw_answer *a);
-    /* An answer to a request; takes batch and rows over. */
-    void (*answered)(void *arg, struct cw_worker_stream *s, struct cw_answer *a);
-};
-
 struct cw_streams {
     struct cw_worker_common *common;
-    struct cw_stream_options options;
-    const struct cw_streams_events *events;
-    void *events_arg;
+    struct cw_cache *cache;           /* of all streams, or NULL */
+    void (*on_answers)(void *stream); /* a struct cw_worker_stream has answers */
     struct cw_worker_stream *list;
     size_t n_sharing; /* streams that share the memory, as it was divided last */
     uint64_t next_serial;
     struct cw_work work; /* of streams that are over */
 };
-
-/* s is zeros. cache: of all streams, or NULL; it stays the caller's. */
-void cw_streams_init(struct cw_streams *s, struct cw_worker_common *common, struct cw_cache *cache,
-                     const struct cw_streams_events *events, void *arg);
-/* After the last stream. */
-void cw_streams_deinit(struct cw_streams *s);
 
 /* Returns the name of a stream, for messages. */
 ProtobufCBinaryData cw_streams_name(const struct cw_worker_stream *s);
@@ -62,14 +43,19 @@ struct cw_worker_stream *cw_streams_find(struct cw_streams *s, ProtobufCBinaryDa
 
 int cw_streams_prepare(struct cw_streams *s, uint64_t id, const Cachew__Prepare *m,
                        struct cw_error *err) _must_check_;
-int cw_streams_lease(struct cw_streams *s, const Cachew__Leases *m, struct cw_error *err) _must_check_;
+int cw_streams_lease(struct cw_worker_stream *s, const Cachew__Leases *m, struct cw_error *err) _must_check_;
 int cw_streams_revoke(struct cw_streams *s, const Cachew__Revoke *m, struct cw_error *err) _must_check_;
 void cw_streams_set_caching(struct cw_streams *s, const Cachew__Caching *m);
 
+/* ---- answers of a stream ---- */
+
+/* OPENED. Returns whether the stream is ready; it is not if it was ended meanwhile. */
+bool cw_streams_opened(struct cw_worker_stream *s);
+/* EXITED. Frees the stream. */
+void cw_streams_exited(struct cw_worker_stream *s);
+
 /* Ends a stream, unless it was ended before. It is freed when its thread has ended. */
 void cw_streams_end(struct cw_worker_stream *s);
-/* The same for want of memory, which is logged. */
-void cw_streams_end_without_memory(struct cw_worker_stream *s);
 /* A client's connection ended: its requests are dropped. A stream without memory for the command ends. */
 void cw_streams_forget_peer(struct cw_streams *s, struct cw_peer *p);
 /* A client has room again: all streams serve what waited for that. */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "net/conn.h"
 #include "net/limits.h"
+#include "remote/addresses.h"
 
 /* Between attempts to connect: long enough not to burden a host, short enough not to be noticed. */
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
@@ -39,23 +40,6 @@ void cw_uplink_registered(struct cw_uplink *u, uint64_t id)
     u->backoff_ns = BACKOFF_FIRST_NS;
 }
 
-static int uplink_on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
-{
-    struct cw_uplink *u = user;
-    if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
-    u->ops->opened(u->arg);
-    return 0;
-}
-
-static int uplink_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
-                             void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
-                             size_t n_fds CW_UNUSED, struct cw_error *err)
-{
-    struct cw_uplink *u = user;
-    return u->ops->message(u->arg, m, err);
-}
-
 /* Waits longer and longer, and not in step with other workers. */
 static void uplink_connect_later(struct cw_uplink *u)
 {
@@ -66,13 +50,11 @@ static void uplink_connect_later(struct cw_uplink *u)
     cw_timer_start(u->reconnect, wait, 0);
 }
 
-static void uplink_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+void cw_uplink_lost(struct cw_uplink *u, const struct cw_error *why)
 {
-    struct cw_uplink *u = user;
     const char *reason = why->status ? why->message : "it closed the connection";
     u->conn = NULL;
     u->state = cw_failure_is_final(why) ? CW_UPLINK_REFUSED : CW_UPLINK_AWAY;
-    u->ops->closed(u->arg);
     if (!u->common->stopping) {
         cw_text_show(u->why, sizeof(u->why), reason);
         if (u->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
@@ -82,22 +64,18 @@ static void uplink_on_closed(void *user, struct cw_conn *c CW_UNUSED, const stru
     cw_common_changed(u->common);
 }
 
-static const struct cw_conn_ops uplink_ops = {
-    .open = uplink_on_open, .message = uplink_on_message, .closed = uplink_on_closed};
-
 void cw_uplink_connect(struct cw_uplink *u)
 {
     const struct cw_worker_options *own = &u->common->options;
     struct cw_error err = {0};
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, own->name, u->common->incarnation, u->common->host);
-    bool local = strncmp(own->dispatcher, "unix:", 5) == 0;
     struct cw_conn_options o = {.hello = &hello,
                                 .limits = CW_LIMITS_WORKER_CONTROL,
                                 .timeout_ns = own->timeout_ns,
                                 .token = own->token,
-                                .tls = local ? NULL : own->dispatcher_tls};
-    if (cw_conn_connect(u->common->loop, own->dispatcher, &o, &uplink_ops, u, &u->conn, &err) < 0) {
+                                .tls = cw_address_is_local(own->dispatcher) ? NULL : own->dispatcher_tls};
+    if (cw_conn_connect(u->common->loop, own->dispatcher, &o, u->ops, u->user, &u->conn, &err) < 0) {
         u->conn = NULL;
         cw_common_log(u->common, "the dispatcher can't be reached: %s", err.message);
         uplink_connect_later(u);
@@ -125,12 +103,12 @@ void cw_uplink_cut(struct cw_uplink *u)
         cw_conn_abort(u->conn);
 }
 
-int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const struct cw_uplink_ops *ops,
-                   void *arg, struct cw_error *err)
+int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const struct cw_conn_ops *ops,
+                   void *user, struct cw_error *err)
 {
     u->common = common;
     u->ops = ops;
-    u->arg = arg;
+    u->user = user;
     u->backoff_ns = BACKOFF_FIRST_NS;
     memcpy(&u->jitter, common->incarnation, sizeof(u->jitter));
     return cw_timer_new(common->loop, uplink_on_reconnect, u, &u->reconnect, err);

@@ -6,18 +6,10 @@
 #include "net/conn.h"
 #include "service/worker/common.h"
 
-struct cw_uplink_ops {
-    /* Hello and Welcome are done: the worker registers. */
-    void (*opened)(void *arg);
-    /* As in cw_conn_ops. */
-    int (*message)(void *arg, const Cachew__Envelope *m, struct cw_error *err);
-    void (*closed)(void *arg);
-};
-
 struct cw_uplink {
     struct cw_worker_common *common;
-    const struct cw_uplink_ops *ops;
-    void *arg;
+    const struct cw_conn_ops *ops; /* control.c's */
+    void *user;
     struct cw_conn *conn; /* NULL: none */
 
     enum {
@@ -33,8 +25,8 @@ struct cw_uplink {
 };
 
 /* u is zeros; on errors it is to be freed, too. */
-int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const struct cw_uplink_ops *ops,
-                   void *arg, struct cw_error *err) _must_check_;
+int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const struct cw_conn_ops *ops,
+                   void *user, struct cw_error *err) _must_check_;
 void cw_uplink_deinit(struct cw_uplink *u);
 /* Begins to connect. */
 void cw_uplink_connect(struct cw_uplink *u);
@@ -45,6 +37,8 @@ void cw_uplink_send(struct cw_uplink *u, const Cachew__Envelope *m);
 void cw_uplink_send_failure(struct cw_uplink *u, uint64_t re, const struct cw_error *why);
 /* The dispatcher accepted the worker under this id. */
 void cw_uplink_registered(struct cw_uplink *u, uint64_t id);
+/* The connection is over: it is made again later, unless the worker stops. */
+void cw_uplink_lost(struct cw_uplink *u, const struct cw_error *why);
 /* Sends nothing more, and closes the connection, after what is queued was sent. */
 void cw_uplink_close(struct cw_uplink *u);
 /* Ends at once a connection that cw_uplink_close did not end. */

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cache/cache.h"
-#include "service/worker/answers.h"
 #include "service/worker/control.h"
 #include "service/worker/heartbeat.h"
 #include "service/worker/pages.h"
@@ -17,23 +16,6 @@
 
 /* ---- events ---- */
 
-static void worker_on_completed(void *arg, struct cw_worker_stream *s, struct cw_answer *a)
-{
-    struct cw_worker *w = arg;
-    cw_reports_completed(&w->reports, s, a);
-}
-
-static void worker_on_answered(void *arg CW_UNUSED, struct cw_worker_stream *s, struct cw_answer *a)
-{
-    cw_answers_send(s, a);
-}
-
-static const struct cw_streams_events streams_events = {.opened = cw_control_prepared,
-                                                        .not_opened = cw_control_prepare_failed,
-                                                        .failed = cw_control_stream_failed,
-                                                        .completed = worker_on_completed,
-                                                        .answered = worker_on_answered};
-
 static void worker_on_changed(void *arg)
 {
     struct cw_worker *w = arg;
@@ -41,11 +23,6 @@ static void worker_on_changed(void *arg)
     cw_status_update(w);
     if (w->common.stopping && !w->uplink.conn && !w->clients.list && !w->streams.list)
         cw_loop_stop(w->common.loop);
-}
-
-static void worker_on_drain(void *arg)
-{
-    cw_control_drain(arg);
 }
 
 static void worker_on_stop_timer(void *arg)
@@ -136,9 +113,8 @@ static struct cw_worker *worker_free(struct cw_worker *w)
     w->stop_timer = w->stop_timer ? cw_timer_free(w->stop_timer) : NULL;
     cw_loop_free(w->common.loop);
     cw_clients_deinit(&w->clients);
-    cw_streams_deinit(&w->streams);
+    cw_work_deinit(&w->streams.work);
     cw_cache_close(w->cache);
-    cw_common_deinit(&w->common);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->status_changed);
     free(w);
@@ -156,26 +132,20 @@ static int worker_open_cache(struct cw_worker *w, struct cw_error *err)
 static int worker_start(struct cw_worker *w, const struct cw_worker_options *o, struct cw_error *err)
 {
     struct cw_worker_common *c = &w->common;
-    int r = cw_common_init(c, o, err);
-    if (r >= 0)
-        r = worker_open_cache(w, err);
-    if (r < 0)
+    int r;
+    if ((r = cw_common_init(c, o, err)) < 0 || (r = worker_open_cache(w, err)) < 0)
         return r;
-    cw_streams_init(&w->streams, c, w->cache, &streams_events, w);
-    cw_reports_init(&w->reports, &w->streams, &w->uplink);
-    r = cw_clients_init(&w->clients, c, &w->streams, err);
-    if (r >= 0)
-        r = cw_uplink_init(&w->uplink, c, &cw_control_ops, w, err);
-    if (r >= 0)
-        r = cw_timer_new(c->loop, worker_on_stop_timer, w, &w->stop_timer, err);
-    if (r >= 0)
-        r = cw_heartbeat_start(w, err);
-    if (r >= 0 && c->options.http)
-        r = cw_http_new(c->loop, c->options.http, cw_worker_page, w, &w->http, err);
-    if (r < 0)
+    w->streams = (struct cw_streams){.common = c, .cache = w->cache, .on_answers = cw_control_on_answers};
+    w->reports = (struct cw_reports){.streams = &w->streams, .uplink = &w->uplink};
+    if ((r = cw_clients_init(&w->clients, c, &w->streams, err)) < 0 ||
+        (r = cw_uplink_init(&w->uplink, c, &cw_control_ops, w, err)) < 0 ||
+        (r = cw_timer_new(c->loop, worker_on_stop_timer, w, &w->stop_timer, err)) < 0 ||
+        (r = cw_heartbeat_start(w, err)) < 0 ||
+        (c->options.http &&
+         (r = cw_http_new(c->loop, c->options.http, cw_worker_page, w, &w->http, err)) < 0))
         return r;
     c->changed = (struct cw_post){.fn = worker_on_changed, .arg = w};
-    w->drain = (struct cw_post){.fn = worker_on_drain, .arg = w};
+    w->drain = (struct cw_post){.fn = cw_control_drain, .arg = w};
     w->stop = (struct cw_post){.fn = worker_on_stop, .arg = w};
     cw_uplink_connect(&w->uplink);
     cw_status_update(w);

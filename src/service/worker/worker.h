@@ -47,8 +47,8 @@ struct cw_worker_options {
 
 struct cw_worker;
 
-/* Starts a worker: it listens, and connects to the dispatcher, again for ever. Everything in o is copied but
- * tls, dispatcher_tls and trace. */
+/* Starts a worker: it listens, and connects to the dispatcher, again for ever. o is copied; what it points to
+ * must outlive the worker. */
 int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret,
                     struct cw_error *err) _must_check_;
 /* Takes no more leases: those that it has are finished, or revoked by the dispatcher. */
