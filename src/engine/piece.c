@@ -199,7 +199,7 @@ int cw_piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_range
     status = cw_exec_plan_refs(&p->plan, r->sequence, &s->epoch->epoch, err);
     if (status >= 0 && r->sequence->needs_load)
         status = r->sequence->stream ? pull_piece(r, s, p, err)
-                                     : cw_exec_plan_load(&p->plan, r->sequence, err);
+                                     : cw_exec_plan_load(&p->plan, &s->epoch->epoch, err);
     if (status >= 0)
         piece_look_up(r, s, p);
     t->counts.plan_ns += cw_cost_now_ns() - start;

@@ -281,8 +281,10 @@ static int exec_read_single(struct cw_exec *one, struct cw_counts *t, struct cw_
     if (!source->ops->load)
         return cw_exec_read(one, t, false, err);
     struct cw_tensor *raw = cw_arena_alloc(&one->arena, sizeof(*raw), err);
-    int status = raw ? source->ops->load(source, &one->plan->refs[one->at].row, 1, &one->arena, raw, err)
-                     : err->status;
+    const struct cw_ref *ref = &one->plan->refs[one->at];
+    const struct cw_load l = {
+        .epoch = one->epoch, .rows = &ref->row, .passes = &ref->pass, .n = 1, .arena = &one->arena};
+    int status = raw ? source->ops->load(source, &l, raw, err) : err->status;
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, one->program->ops[0]->desc->name);
     one->block.raw = raw;

@@ -45,7 +45,9 @@ struct cw_freeze {
 
 struct cw_program {
     unsigned leaf;
-    struct cw_op **ops; /* ops[0] is the source */
+    /* ops[0] is the source, or the operator that makes an element of the records of several: their sources
+     * and the operators of its inputs follow */
+    struct cw_op **ops;
     unsigned n_ops;
     unsigned n_values;
     /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. Stages end where elements have to wait
@@ -112,6 +114,8 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 void cw_program_deinit(struct cw_program *g);
 /* Whether an operator behind ops[at] that runs, or the output, reads the value. */
 bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value);
+/* Source number k of those whose records make an element of the program; where it is one: ops[0]. */
+const struct cw_op *cw_program_source(const struct cw_program *g, unsigned k);
 /* cache point.c, for the compiler: elements of a program pass a cache point; its draws before are frozen
  * where it says so. */
 int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from . import philox
 from .dtypes import RecordError, RunError, Value
 from .plan import FILTERS, Node, Plan, Position, Window
+from .zipped import Zipped
 
 REPLACED = 1
 MISSING = "missing"  # a failed element that keeps its place
@@ -50,12 +51,22 @@ class Elements:
         printed = f"{record.file_key:016x}:{record.row}" + "".join(f".{o}" for o in ordinals)
         return record, printed, philox.element_id(record.file_key, record.row, ordinals)
 
+    def element(self, position: Position, epoch: int) -> dict[str, Value]:
+        """What the source gives."""
+        source = self.plan.sources[position.leaf]
+        record, _, eid = self.identify(position)
+        if not isinstance(source, Zipped):
+            return source.element(record)
+        counts = [n.attrs["count"] for n in self.plan.routes[position.leaf] if n.name == "repeat"]
+        passes = list(zip(position.ordinals, counts))
+        return source.zipped(record.row, passes, self.seed, epoch, lambda node: self.draw(node, eid, epoch))
+
     def compute(self, position: Position, epoch: int) -> Element | str:
         """An element through all maps and filters, without counting: the element, or DROPPED. Raises
         RecordError.
         """
-        record, printed, eid = self.identify(position)
-        components, key = self.plan.sources[position.leaf].element(record), 0
+        _, printed, eid = self.identify(position)
+        components, key = self.element(position, epoch), 0
         for node in self.plan.routes[position.leaf]:
             if node.bound and node.name in FILTERS:
                 if not node.bound.apply(components, self.draw(node, eid, epoch)):
@@ -117,10 +128,9 @@ class Way:
     def elements(self) -> Iterator[Element | str]:
         if self.beyond(0):
             return
-        record = self.run.identify(self.position)[0]
         traveller = Traveller(None)
         traveller.components = self.attempt(
-            traveller, -1, lambda: self.run.plan.sources[self.position.leaf].element(record)
+            traveller, -1, lambda: self.run.element(self.position, self.epoch)
         )
         yield from self.onward(0, traveller)
 

@@ -173,6 +173,8 @@ class Generator:
         kind = rng.choice(SOURCES)
         if self.functions and rng.random() < 0.12:
             return [self.finish("iterable", random_functions.iterable(rng, self.case.damaged))]
+        if rng.random() < 0.15:
+            return self.zip_head()
         if rng.random() < 0.25:
             profile = {"images": rng.random() < 0.3}
             inputs = []
@@ -184,6 +186,22 @@ class Generator:
             chain = [{"op": "concat", "inputs": inputs}]
             return chain if self.legal(chain) else inputs[0]
         return self.source(kind, images=rng.random() < 0.3)
+
+    def zip_head(self) -> list[dict]:
+        """Inputs of any kinds, with names of their own."""
+        rng = self.rng
+        inputs: list[list[dict]] = []
+        for k in range(rng.choice([1, 2, 2, 3])):
+            chain = self.source(rng.choice(SOURCES), images=rng.random() < 0.2)
+            for _ in range(rng.randint(0, 3)):
+                longer = self.extend(chain, rng.choice([self.operator_before, self.operator_inside]))
+                chain = longer if self.legal([{"op": "zip", "inputs": [longer]}]) else chain
+            chain = [*chain, {"op": "rename", "names": {name: f"{name}_{k}" for name in self.types(chain)}}]
+            if self.legal([{"op": "zip", "inputs": [*inputs, chain]}]):
+                inputs.append(chain)
+        if not inputs:
+            return self.source("range", False)
+        return [self.finish("zip", {"inputs": inputs})]
 
     def source(self, kind: str, images: bool) -> list[dict]:
         rng = self.rng

@@ -45,10 +45,13 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
     return needed, node
 
 
-def prune(route: list, source: set[str]) -> tuple[list, set[str]]:
-    """The route with only what is needed, and what is needed of the source."""
+def prune(route: list, source: set[str], needed: set[str] | None = None) -> tuple[list, set[str]]:
+    """The route with only what is needed, and what is needed of the source; `needed` (None: all) is needed
+    behind it.
+    """
     bound = [node.bound for node in route if node.bound]
-    needed = set(bound[-1].types) if bound else set(source)
+    if needed is None:
+        needed = set(bound[-1].types) if bound else set(source)
     kept = []
     for node in reversed(route):
         if node.bound:

@@ -48,6 +48,7 @@ DEFAULTS: dict[str, dict] = {
     "take": {},
     "skip": {},
     "concat": {},
+    "zip": {"stop": "first"},
     "delay": {"where": "true"},
     "fail": {"where": "true", "kind": "error"},
     "count": {},

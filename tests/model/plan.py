@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import hosted, lines, needs, operators, philox, sources, tar
+from . import hosted, lines, needs, operators, philox, sources, tar, zipped
 from .dtypes import PlanError, Type, Value
 from .sources import Source
 
-INDEX = ("take", "skip", "repeat", "shuffle", "concat")
+INDEX = ("take", "skip", "repeat", "shuffle", "concat", "zip")
 BATCHERS = ("batch", "bucket_by_length")
 FILTERS = ("filter", "filter_function", "flat_map")  # behind them the count is not known
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
@@ -126,17 +126,34 @@ class Plan:
         self.window_size = self.compute_window_size()
         self.routes = []
         for leaf in range(len(self.sources)):
-            self.freeze(self.route(self.chain, leaf))
+            self.freeze(self.route(self.chain, leaf), leaf)
         for leaf, source in enumerate(self.sources):
             route, source.needed = needs.prune(self.route(self.chain, leaf), set(source.types))
             self.routes.append(route)
+            if isinstance(source, zipped.Zipped):
+                source.prune()
 
-    @staticmethod
-    def freeze(route: list[Node]) -> None:
+    @classmethod
+    def of_inputs(cls, base: Path, batch_size: int) -> Plan:
+        """For inputs that stand side by side: what a source `Zipped` opens and binds."""
+        plan = object.__new__(cls)
+        plan.on_error, plan.base, plan.sources, plan.stream = "raise", base, [], False
+        plan.chain, plan.batch_size = [], batch_size
+        return plan
+
+    def mark_counting_all(self, chains: list[list[Node]]) -> None:
+        """Of inputs, once they are bound."""
+        for chain in chains:
+            self.mark_counting(chain)
+        self.window_size = self.compute_window_size()
+
+    def freeze(self, route: list[Node], leaf: int) -> None:
         """What stands before a cache point with `freeze` draws as the cache point says."""
         for at, node in enumerate(route):
             if node.attrs.get("freeze"):
-                for before in route[:at]:
+                source = self.sources[leaf]
+                inside = source.nodes() if isinstance(source, zipped.Zipped) else []
+                for before in [*inside, *route[:at]]:
                     before.freeze = before.freeze or node.attrs
 
     # ---- what is in the chains ----
@@ -165,6 +182,13 @@ class Plan:
             if node.name in SOURCES:
                 node.leaf = len(self.sources)
                 self.sources.append(SOURCES[node.name](node.attrs, self.base))
+                types = dict(self.sources[-1].types)
+            elif node.name == "zip":
+                node.leaf = len(self.sources)
+                batcher = self.batcher.attrs if self.batcher else {"size": 1}
+                size = max(batcher.get("sizes") or [batcher["size"]])
+                self.sources.append(zipped.Zipped(node, self.base, Plan.of_inputs(self.base, size)))
+                node.inputs = []
                 types = dict(self.sources[-1].types)
             elif node.name == "concat":
                 types = merge_types([self.bind(c, None) for c in node.inputs])
