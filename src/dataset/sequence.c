@@ -178,7 +178,7 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
 static void sequence_set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
-    uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = LIMIT_POSITIONS;
+    uint64_t batch = c->batch_size, unit = cw_piece_unit(c), bytes = 0, records = 0, limit = LIMIT_POSITIONS;
     if (s->stream) { /* without a window to fill, what comes is passed on */
         s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
         s->piece_size = s->window;
@@ -203,11 +203,12 @@ static void sequence_set_sizes(struct cw_sequence *s)
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
-    s->piece_size = CW_MAX(limit / batch * batch, batch);
+    s->piece_size = limit;
     if (!c->counted)
-        s->piece_size = CW_MAX(s->piece_size, CW_MIN(16 * batch, bytes_limit / batch * batch));
+        s->piece_size = CW_MAX(s->piece_size / unit * unit, CW_MIN(16 * unit, bytes_limit));
     if (s->by_chunk)
-        s->piece_size = CW_MIN(s->window, CW_MAX((s->n_positions + batch - 1) / batch * batch, batch));
+        s->piece_size = CW_MIN(s->window, (s->n_positions + unit - 1) / unit * unit);
+    s->piece_size = CW_MAX(s->piece_size / unit * unit, unit);
 }
 
 static struct cw_sequence *sequence_new(struct cw_compiled *c, unsigned n_sources, struct cw_error *err)

@@ -8,7 +8,7 @@
 bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     /* no batch lies in two pieces */
-    uint64_t size = r->compiled->batch_size, middle = (p->plan.begin + p->plan.n / 2) / size * size;
+    uint64_t size = cw_piece_unit(r->compiled), middle = (p->plan.begin + p->plan.n / 2) / size * size;
     struct piece *rest = middle > p->plan.begin && !r->sequence->stream ? calloc(1, sizeof(*rest)) : NULL;
     if (!rest)
         return false;

@@ -81,7 +81,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
 {
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
-    if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
+    if ((node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP) && !node->desc->function)
         return compile_refuse(x, node, "stands after a batcher: it drops elements, so write it before");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
         return compile_refuse(x, node, "stands after map_batches: write it before");
@@ -197,6 +197,23 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
     return node->desc->index->zips ? cw_paths_zip(x, node, first) : cw_paths_merge(x, node, first);
 }
 
+/* An operator whose results depend on the elements of a window of positions. */
+static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bool top,
+                            const struct flow *flow)
+{
+    const char *why = !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
+                      : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
+                          ? "its input is a stream: expected a source with an index"
+                      : flow->limited ? "stands behind a take or skip whose input has no known count: write it "
+                                        "before"
+                      : x->c->group ? "stands behind an operator of its kind: expected one"
+                                    : NULL;
+    if (why)
+        return compile_refuse(x, node, why);
+    x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
+    return 0;
+}
+
 /* An operator that runs on elements: on each path from number `first` on. */
 static int compile_element_op(struct cw_compile *x, const struct cw_node *node, const struct cw_node *next,
                               unsigned first, struct flow *flow)
@@ -235,6 +252,9 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
 {
     const struct cw_index_map *map = node->desc->index;
     struct cw_compiled *c = x->c;
+    if (c->group && !map->limit)
+        return compile_refuse(
+            x, node, "stands behind an operator that takes the elements of a window together: write it before");
     if (map->permutes && flow->limited)
         return compile_refuse(
             x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
@@ -282,7 +302,8 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         case CW_OP_FLAT_MAP:
         case CW_OP_FILTER:
         case CW_OP_MAP:
-            r = compile_element_op(x, node, next, first, flow);
+            r = node->desc->effects.state == CW_STATE_WINDOWED ? compile_windowed(x, node, top, flow) : 0;
+            r = r < 0 ? r : compile_element_op(x, node, next, first, flow);
             break;
         case CW_OP_INDEX:
             r = compile_index(x, node, first, top, flow);

@@ -81,7 +81,8 @@ enum cw_op_count {
 enum cw_op_state {
     CW_STATE_NONE,
     CW_STATE_COUNTED,    /* the number of elements that arrived before it (of its key) */
-    CW_STATE_WINDOWED,   /* the other elements of its window of positions */
+    /* the other elements of its window of positions; of one that runs: attribute `window` has their number */
+    CW_STATE_WINDOWED,
     CW_STATE_SEQUENTIAL, /* all elements before it */
 };
 

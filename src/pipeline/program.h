@@ -86,6 +86,9 @@ struct cw_compiled {
     unsigned n_limits;
     struct cw_limit *limits;
     bool *is_limit; /* by position: this take or skip is a limit, not part of the sequence */
+    /* Positions that a windowed operator takes together: blocks, pieces, ranges and entries begin at multiples
+     * of it. 0: there is none */
+    uint64_t group;
     bool counted;   /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
     bool sequential;
@@ -105,6 +108,12 @@ struct cw_compiled {
     unsigned n_keys;          /* Philox keys: one per operator as written, and one for `replace` (the last) */
     char **salts;             /* n_keys */
 };
+
+/* Pieces begin at multiples of it: no batch that follows from positions lies in two, and no group. */
+static inline uint64_t cw_piece_unit(const struct cw_compiled *c)
+{
+    return c->group ? c->group : c->batch_size;
+}
 
 /* Binds every operator. Errors are CW_E_PIPELINE. */
 int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err) _must_check_;

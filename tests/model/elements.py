@@ -89,9 +89,17 @@ class Elements:
                 return found
         raise wrong
 
-    def of(self, position: Position, window: Window, epoch: int, counts: dict) -> Iterator[Element | str]:
-        """What becomes of a position: Elements, and MISSING for each that leaves an empty place."""
-        return Way(self, position, window, epoch, counts).elements()
+    def of(self, group: list[tuple[Position, Window]], epoch: int, counts: dict) -> Iterator[Element | str]:
+        """What becomes of positions: Elements, and MISSING for each that leaves an empty place."""
+        ways = [Way(self, position, window, epoch, counts) for position, window in group]
+        route = ways[0].route
+        at = next((i for i, node in enumerate(route) if node.name == "pack"), None)
+        if at is None:
+            for way in ways:
+                yield from way.elements()
+        else:
+            sequences = [tokens for way in ways for tokens in way.elements()]
+            yield from ways[0].several(at, route[at].bound.rows(sequences))
 
 
 def bucket(node: Node, components: dict[str, Value]) -> int:
@@ -150,6 +158,10 @@ class Way:
                     result = self.attempt(
                         t, at, lambda node=node, draw=draw: node.bound.apply(t.components, draw)
                     )
+                    if node.name == "pack":
+                        if not t.missing:
+                            yield result
+                        return
                     if node.name == "flat_map":
                         yield from self.several(at, result or [])
                         return

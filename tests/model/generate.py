@@ -462,6 +462,9 @@ class Generator:
                 "autocache",
                 "autocache",
                 "cache",
+                "pack",
+                "pack",
+                "pack",
             ]
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
             * self.functions
@@ -569,6 +572,13 @@ class Generator:
             given = random_functions.of(rng, kind, types, rng.random() < (0.4 if self.case.damaged else 0.02))
             if given:
                 return self.finish(kind, given)
+        elif kind == "pack":
+            sequences = [n for n, t in types.items() if t.dtype in INTEGERS and (t.dims is None or len(t.dims) == 1)]
+            if sequences:
+                given = {"component": rng.choice(sequences), "length": rng.choice([1, 3, rng.randint(2, 20)])}
+                given |= {"window": rng.choice([1, 3, rng.randint(2, 90)])} if rng.random() < 0.7 else {}
+                given |= {"separator": rng.choice([5, [100], []])} if rng.random() < 0.5 else {}
+                return self.finish(kind, given | ({"pad": rng.randint(0, 99)} if rng.random() < 0.3 else {}))
         elif kind == "rename":
             return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None

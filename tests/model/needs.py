@@ -30,6 +30,8 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         ) if features else None
     if node.name in ("filter_function", "flat_map") or node.name == "map" and needed:
         return set(bound.before) | (needed if node.name == "filter_function" else set()), node
+    if node.name == "pack":
+        return {attrs["component"]}, node
     if node.name == "map":  # nobody needs what it returns
         return needed, None
     if node.name == "assign":
