@@ -258,8 +258,7 @@ int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node, struc
 {
     struct cw_compiled *c = b->sequence->compiled;
     struct cw_sequence *s = sequence_new(c, (unsigned)node->n_inputs, b->err);
-    struct cw_seq_build own = {
-        .sequence = s, .env = b->env, .program = &c->programs[b->leaf], .err = b->err};
+    struct cw_seq_build own = {.sequence = s, .env = b->env, .program = &c->programs[b->leaf], .err = b->err};
     int r = s && (s->root = cw_seq_new(&own, NULL, sizeof(*s->root), node->n_inputs)) ? 0 : CW_E_MEMORY;
     for (size_t i = 0; i < node->n_inputs && r >= 0; i++)
         r = cw_seq_build_chain(&own, &node->inputs[i], &s->root->children[i]);

@@ -38,7 +38,9 @@ int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_epoch *e, struct c
     _cleanup_free_ uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
     _cleanup_free_ uint32_t *passes = malloc(p->n * sizeof(*passes));
     _cleanup_free_ struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
-    int status = p->raw && rows && at && passes && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
+    int status = p->raw && rows && at && passes && raw
+                     ? 0
+                     : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
     for (unsigned leaf = 0; leaf < c->n_programs && status >= 0; leaf++) {
         const struct cw_source *source = s->sources[leaf];
         size_t n = 0;

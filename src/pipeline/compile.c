@@ -157,10 +157,10 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
 {
     const struct cw_chain *chain = &node->inputs[k];
     const struct cw_compile_path *p = &x->paths[x->n_paths - 1];
-    const char *odd = chain->nodes[0].n_inputs   ? "begins with an operator that has inputs itself"
-                      : !flow->counted           ? "has no known number of elements"
+    const char *odd = chain->nodes[0].n_inputs    ? "begins with an operator that has inputs itself"
+                      : !flow->counted            ? "has no known number of elements"
                       : p->program.n_cache_points ? "has a cache point"
-                                                 : NULL;
+                                                  : NULL;
     x->next_value = p->bind.next_value;
     if (!odd)
         return 0;
@@ -204,8 +204,9 @@ static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bo
     const char *why = !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
                       : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
                           ? "its input is a stream: expected a source with an index"
-                      : flow->limited ? "stands behind a take or skip whose input has no known count: write it "
-                                        "before"
+                      : flow->limited
+                          ? "stands behind a take or skip whose input has no known count: write it "
+                            "before"
                       : x->c->group ? "stands behind an operator of its kind: expected one"
                                     : NULL;
     if (why)
@@ -254,7 +255,8 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
     struct cw_compiled *c = x->c;
     if (c->group && !map->limit)
         return compile_refuse(
-            x, node, "stands behind an operator that takes the elements of a window together: write it before");
+            x, node,
+            "stands behind an operator that takes the elements of a window together: write it before");
     if (map->permutes && flow->limited)
         return compile_refuse(
             x, node, "stands after a take or skip whose input has no known count: write shuffle before it");

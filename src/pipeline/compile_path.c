@@ -1,4 +1,4 @@
-/* The program of one path: operators bound one after the other, merged at concat, cut into stages. */
+/* The program of one path: operators bound one after the other, merged at concat and zip, cut into stages. */
 #include <string.h>
 
 #include "pipeline/compile.h"

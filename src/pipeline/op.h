@@ -30,7 +30,7 @@ enum cw_attr_kind {
     CW_ATTR_FLOATS,
     CW_ATTR_STRINGS,
     CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind */
-    CW_ATTR_CHAINS, /* concat's inputs */
+    CW_ATTR_CHAINS, /* inputs of concat and zip */
     /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not
        part of a pipeline's fingerprint */
     CW_ATTR_FUNCTION,
@@ -80,7 +80,7 @@ enum cw_op_count {
 /* What the result for an element depends on, beside the element itself. */
 enum cw_op_state {
     CW_STATE_NONE,
-    CW_STATE_COUNTED,    /* the number of elements that arrived before it (of its key) */
+    CW_STATE_COUNTED, /* the number of elements that arrived before it (of its key) */
     /* the other elements of its window of positions; of one that runs: attribute `window` has their number */
     CW_STATE_WINDOWED,
     CW_STATE_SEQUENTIAL, /* all elements before it */

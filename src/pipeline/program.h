@@ -86,10 +86,10 @@ struct cw_compiled {
     unsigned n_limits;
     struct cw_limit *limits;
     bool *is_limit; /* by position: this take or skip is a limit, not part of the sequence */
-    /* Positions that a windowed operator takes together: blocks, pieces, ranges and entries begin at multiples
-     * of it. 0: there is none */
+    /* Positions that a windowed operator takes together: blocks, pieces, ranges and entries begin at
+     * multiples of it. 0: there is none */
     uint64_t group;
-    bool counted;   /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
+    bool counted; /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
     bool sequential;
     uint64_t take; /* not sequential: elements after which the epoch ends; UINT64_MAX: no such limit */

@@ -573,7 +573,9 @@ class Generator:
             if given:
                 return self.finish(kind, given)
         elif kind == "pack":
-            sequences = [n for n, t in types.items() if t.dtype in INTEGERS and (t.dims is None or len(t.dims) == 1)]
+            sequences = [
+                n for n, t in types.items() if t.dtype in INTEGERS and (t.dims is None or len(t.dims) == 1)
+            ]
             if sequences:
                 given = {"component": rng.choice(sequences), "length": rng.choice([1, 3, rng.randint(2, 20)])}
                 given |= {"window": rng.choice([1, 3, rng.randint(2, 90)])} if rng.random() < 0.7 else {}

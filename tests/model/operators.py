@@ -77,7 +77,9 @@ class Bound:
     apply: Callable[[Components, Draw | None], object]
     pad: Components = field(default_factory=dict)
     before: Types = field(default_factory=dict)  # the types that arrive
-    rows: Callable[[list[list[int]]], list[Components]] | None = None  # of `pack`: from the tokens of a window
+    rows: Callable[[list[list[int]]], list[Components]] | None = (
+        None  # of `pack`: from the tokens of a window
+    )
 
 
 def need(types: Types, component: str) -> Type:

@@ -161,7 +161,9 @@ class Plan:
     def refuse(self, before: list[Node], after: list[Node]) -> None:
         """Functions where none may stand."""
         names = [node.name for node in after]
-        if self.on_error == "replace" and (self.any_named(before, "flat_map") or self.any_named(before, "pack")):
+        if self.on_error == "replace" and (
+            self.any_named(before, "flat_map") or self.any_named(before, "pack")
+        ):
             raise PlanError("flat_map or pack with on_error replace")
         packs = [i for i, node in enumerate(before) if node.name == "pack"]
         if packs and (

@@ -102,10 +102,7 @@ class Run:
             """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and
             maps stand between.
             """
-            plain = all(
-                m.name not in (*FILTERS, "skip", "repeat")
-                for m in route[route.index(n) :]
-            )
+            plain = all(m.name not in (*FILTERS, "skip", "repeat") for m in route[route.index(n) :])
             return n.attrs["count"] - (n.attrs["count"] % size if plain and n in self.plan.chain else 0)
 
         def full(route: list[Node]) -> bool:

@@ -56,7 +56,9 @@ class Zipped(Source):
             route, source.needed = needs.prune(self.inputs.route(chain, leaf), set(source.types), needed)
             self.routes.append(route)
 
-    def zipped(self, row: int, passes: list[tuple[int, int]], seed: int, epoch: int, draw) -> dict[str, Value]:
+    def zipped(
+        self, row: int, passes: list[tuple[int, int]], seed: int, epoch: int, draw
+    ) -> dict[str, Value]:
         """draw(node): the draws of the element for a node."""
         key = seed, epoch, tuple(passes)
         if key not in self.positions:

@@ -40,7 +40,8 @@ static void pack_begin_row(struct pack_rows *r)
     memset(r->positions + at, 0, p->length * sizeof(*r->positions));
 }
 
-/* Appends n tokens to the last row, where they fit: they continue segment r->last, of which it has `before`. */
+/* Appends n tokens to the last row, where they fit: they continue segment r->last, of which it has `before`.
+ */
 static void pack_add(struct pack_rows *r, const uint8_t *tokens, size_t n, size_t before)
 {
     size_t at = (r->n - 1) * r->pack->length + r->used;
@@ -88,10 +89,9 @@ static void pack_check(const struct cw_op *op, struct cw_block *b)
             cw_block_fail(b, i, "pack", "%s has %d dimensions: expected 1", cw_attr_string(op, "component"),
                           t.ndim);
         else if (!p->split && n > p->length)
-            cw_block_fail(b, i, "pack",
-                          "%s has %zu tokens%s: expected at most length, %zu, as split is false",
-                          cw_attr_string(op, "component"), n, p->separates ? " with the separator" : "",
-                          p->length);
+            cw_block_fail(
+                b, i, "pack", "%s has %zu tokens%s: expected at most length, %zu, as split is false",
+                cw_attr_string(op, "component"), n, p->separates ? " with the separator" : "", p->length);
     }
 }
 
@@ -139,7 +139,7 @@ static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_
     for (size_t row = 0, at = 0; row < b->n; row++)
         for (uint32_t i = 0; i < CW_MAX(given[row], 1); i++, at++) {
             origin[at] = (uint32_t)row;
-            status[at] = given[row]                       ? CW_ROW_OK
+            status[at] = given[row]                    ? CW_ROW_OK
                          : b->status[row] == CW_ROW_OK ? CW_ROW_DROPPED
                                                        : b->status[row];
         }
@@ -227,7 +227,8 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     struct cw_type row = {.dtype = type.dtype, .ndim = 1, .dims = {(int64_t)p->length}},
                    numbers = {.dtype = CW_INT32, .ndim = 1, .dims = {(int64_t)p->length}};
     if (strcmp(component, "segment_ids") == 0 || strcmp(component, "positions") == 0)
-        return cw_attr_error(op, "component", err, "another name than those of the other components it gives");
+        return cw_attr_error(op, "component", err,
+                             "another name than those of the other components it gives");
     if (r >= 0)
         r = cw_bind_write(b, component, &row, err);
     if (r >= 0)

@@ -185,9 +185,10 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_zip = {
     .name = "zip",
     .summary = "several chains side by side",
-    .doc = "Stands first in a chain. Element i has the components of element i of each input, under different "
-           "names. An input is a source with an index, index operators and maps. Its records are read when "
-           "positions are planned, one after the other. The record id of an element is its position in `zip`.",
+    .doc =
+        "Stands first in a chain. Element i has the components of element i of each input, under different "
+        "names. An input is a source with an index, index operators and maps. Its records are read when "
+        "positions are planned, one after the other. The record id of an element is its position in `zip`.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
