@@ -10,7 +10,8 @@ SEQUENCES = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
 
 
 def documents():
-    return Dataset.range(3).map(lambda element: {"t": np.array(SEQUENCES[element["value"]], np.int32)})
+    tokens = lambda element: {"t": np.array(SEQUENCES[element["value"]], np.int32)}  # noqa: E731
+    return Dataset.range(3).map(tokens, outputs={"t": ("int32", [None])})
 
 
 def rows(dataset):
