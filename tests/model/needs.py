@@ -1,5 +1,7 @@
 """What nobody needs is not computed and cannot fail: routes without the work that leads nowhere."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from . import operators, parser
