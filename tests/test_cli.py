@@ -339,6 +339,10 @@ def test_pipeline_file_that_is_not_there(tmp_path):
             {"op": "pack", "component": "valeu", "length": 4},
             {"operator": "pack", "attribute": "component", "value": "valeu", "message": '"value"'},
         ),
+        (
+            {"op": "filter", "where": "value > 1", "keep_position": 1},
+            {"operator": "filter", "attribute": "keep_position", "value": "1", "expected": "true or false"},
+        ),
         ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
         ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"}),
     ],

@@ -51,6 +51,9 @@ struct cw_attr_def {
     const char *doc; /* one line, with units */
 };
 
+/* An attribute of every operator, beside those of its table: true pins this one (cw_op_effects.pinned). */
+#define CW_KEEP_POSITION "keep_position"
+
 struct cw_output_def { /* a component of one value */
     const char *name;
     enum cw_dtype dtype;

@@ -313,6 +313,8 @@ static void test_fingerprints(void **state)
         "\"size\": 3, \"drop_remainder\": false}]}",
         "{\"cachew\": 1, \"on_error\": \"raise\", \"defaults\": {\"seed\": 5}, \"pipeline\": [{\"op\": "
         "\"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10, \"keep_position\": true}, {\"op\": "
+        "\"batch\", \"size\": 3}]}",
     };
     static const char *const other[] = {
         "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 11}, {\"op\": \"batch\", \"size\": "
