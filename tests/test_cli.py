@@ -327,6 +327,22 @@ def test_pipeline_file_that_is_not_there(tmp_path):
                 "expected": "one more value than boundaries: 1024",
             },
         ),
+        (
+            {"op": "pack", "component": "value", "length": 4},
+            {"operator": "pack", "attribute": "component", "value": "value", "expected": "one dimension"},
+        ),
+        (
+            {"op": "pack", "component": "value", "length": 0},
+            {"operator": "pack", "attribute": "length", "value": "0", "expected": "from 1 to"},
+        ),
+        (
+            {"op": "pack", "component": "valeu", "length": 4},
+            {"operator": "pack", "attribute": "component", "value": "valeu", "message": '"value"'},
+        ),
+        (
+            {"op": "filter", "where": "value > 1", "keep_position": 1},
+            {"operator": "filter", "attribute": "keep_position", "value": "1", "expected": "true or false"},
+        ),
         ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
         ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"}),
     ],
@@ -336,6 +352,41 @@ def test_pipeline_error_names_its_place(tmp_path, op, facts):
     assert error["kind"] == "pipeline"
     for key, part in facts.items():
         assert part in error[key], (key, error)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "facts"),
+    [
+        ({"pad": 300}, {"attribute": "pad", "value": "300", "expected": "uint8"}),
+        ({"separator": -1}, {"attribute": "separator", "value": "-1", "expected": "uint8"}),
+        ({"separator": [1, 2]}, {"attribute": "separator", "value": "[1,2]", "expected": "of length"}),
+        ({"algorithm": "best"}, {"attribute": "algorithm", "value": "best", "expected": "next"}),
+        ({"window": 0}, {"attribute": "window", "value": "0", "expected": "from 1 to 65536"}),
+    ],
+)
+def test_attributes_of_pack(tmp_path, attributes, facts):
+    tokens = {"op": "synthetic", "count": 5, "shape": [3], "dtype": "uint8"}
+    pack = {"op": "pack", "component": "data", "length": 4, **attributes}
+    error = failed(write(tmp_path / "p.json", [tokens, pack]), 2)
+    for key, part in (facts | {"operator": "pack"}).items():
+        assert part in error[key], (key, error)
+
+
+def test_a_sequence_that_is_too_long_to_pack(tmp_path):
+    tokens = {"op": "synthetic", "count": 5, "shape": [3], "dtype": "uint8"}
+    pack = {"op": "pack", "component": "data", "length": 3, "separator": 0, "split": False}
+    error = failed(write(tmp_path / "p.json", [tokens, pack]), 1)
+    assert "data has 4 tokens with the separator: expected at most length, 3" in error["message"]
+
+
+def test_a_name_that_two_inputs_of_zip_have(tmp_path):
+    both = {"op": "zip", "inputs": [range_chain(10)[:1], range_chain(20)[:1]]}
+    error = failed(write(tmp_path / "p.json", [both]), 2)
+    assert error["operator"] == "zip" and error["value"] == "value"
+    assert 'component "value" is in two inputs' in error["message"]
+    both["inputs"][1].append({"op": "filter", "where": "value > 3"})
+    error = failed(write(tmp_path / "p.json", [both]), 2)
+    assert "zip: input 1 has no known number of elements" in error["message"]
 
 
 def test_pipeline_json_with_wrong_type(tmp_path):

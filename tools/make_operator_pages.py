@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "operators.md"
 
 KINDS = [
-    ("source", "Sources", "A chain starts with one of these, or with `concat`."),
+    ("source", "Sources", "A chain starts with one of these, or with `concat` or `zip`."),
     ("map", "Operators on elements", "One element in, one out."),
     ("filter", "Filters", "The count after them is unknown."),
     ("flat_map", "One element in, any number out", "The count after them is unknown."),

@@ -267,6 +267,38 @@ class Operators:
             float16, bfloat16, float32, float64))
         """
 
+    def pack(
+        self,
+        component: str,
+        length: int,
+        *,
+        algorithm: Literal["next"] = "next",
+        split: bool = True,
+        separator: int | Sequence[int] = [],
+        pad: int = 0,
+        window: int = 1024,
+    ) -> Dataset:
+        """Rows of a fixed length from sequences of tokens.
+
+        Gives `component` with `length` tokens, and two int32 components of that length: `segment_ids`
+        (from 1 in each row; 0 is padding) and `positions` (of a token in its segment, from 0). Other
+        components are dropped. The rows of each `window` positions of the sequence follow from these
+        alone, so that any worker may compute them: a larger window leaves less padding and takes more
+        memory. Stands behind one source; `shuffle` and `repeat` stand before it.
+
+        component: sequences of tokens: integers, one dimension (the name of a component)
+        length: tokens of a row (an integer, from 1 to 16777216)
+        algorithm: next: a sequence goes to the last row begun, or begins the next one (a string: one
+            of "next")
+        split: a sequence that does not fit goes on in the next row; false: it is moved there as a
+            whole (true or false)
+        separator: a token behind each sequence, which counts as one of it; none: [] (a list of
+            integers or a single one of length 0 to 1)
+        pad: the token that fills up a row (an integer)
+        window: positions that are packed among themselves; the last row of each window is padded (an
+            integer, from 1 to 65536)
+        """
+
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
         """Components from a tf.train.Example; all others are dropped.
 
@@ -516,4 +548,17 @@ class Operators:
 
         component: the image (the name of a component)
         layout: "chw": channels first; "hwc": back again (a string: one of "chw", "hwc")
+        """
+
+    @classmethod
+    def zip(cls, inputs: Sequence[Dataset], *, stop: Literal["first"] = "first") -> Dataset:
+        """Several chains side by side.
+
+        Stands first in a chain. Element i has the components of element i of each input, under
+        different names. An input is a source with an index, index operators and maps. Its records are
+        read when positions are planned, one after the other. The record id of an element is its
+        position in `zip`.
+
+        inputs: chains of operators (a list of chains)
+        stop: first: the shortest input ends it (a string: one of "first")
         """

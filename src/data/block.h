@@ -66,8 +66,9 @@ struct cw_block {
     size_t n_values;           /* columns */
     /* by value number: where the rows of this value go in the batch, row after row; NULL: nowhere known */
     uint8_t *const *slots;
-    const uint64_t *eids;        /* element ids of docs/randomness.md, n */
-    const uint64_t *rows;        /* row of the source (over all its files), n */
+    const uint64_t *eids;   /* element ids of docs/randomness.md, n */
+    const uint64_t *rows;   /* row of the source (over all its files), n */
+    const uint32_t *origin; /* by row: which of the rows that the block began with it is of; NULL: the same */
     const struct cw_tensor *raw; /* sources that lie in files: the record's bytes as read, n */
     const uint64_t *keys;        /* by operator index: Philox key of (seed, epoch, salt) */
     struct cw_arena *arena;

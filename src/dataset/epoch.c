@@ -64,6 +64,13 @@ int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref 
     return cw_seq_refs(e, e->sequence->root, begin, n, 0, ret, err);
 }
 
+int cw_epoch_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
+                    struct cw_error *err)
+{
+    e->orders->call++;
+    return cw_seq_lookup(e, s, refs, n, err);
+}
+
 uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id)
 {
     uint64_t words[2 + 64 + 1];

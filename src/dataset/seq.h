@@ -64,6 +64,8 @@ struct cw_seq_build {
     struct cw_sequence *sequence; /* so far */
     const struct cw_source_env *env;
     unsigned leaf; /* of the next source */
+    /* of an operator whose inputs are read side by side: it has all sources; NULL: each has a program */
+    const struct cw_program *program;
     struct cw_error *err;
 };
 
@@ -77,6 +79,13 @@ struct cw_seq *cw_seq_wrap(struct cw_seq_build *b, const struct cw_seq_ops *ops,
 /* The tree of a chain of operators. *ret is to be freed, with the tree that it is in, also after an error. */
 int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain,
                        struct cw_seq **ret) _must_check_;
+/* The inputs of an operator that reads them side by side, as a sequence of their own: its source k is that of
+ * input k, and child k of its root the tree. */
+int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node,
+                       struct cw_sequence **ret) _must_check_;
+/* A leaf with a source, which the sequence owns from now on, also after an error. NULL: out of memory, the
+ * error is set. */
+struct cw_seq *cw_seq_new_leaf(struct cw_seq_build *b, struct cw_source *source);
 /* Appends the chunks of a list, which ends at position n, cut to [from, to). uniform: as cw_seq.chunk; 0: the
  * chunks end at ends[0] .. ends[n_chunks - 1]. */
 void cw_chunks_add(struct cw_chunks *c, uint64_t uniform, const uint64_t *ends, uint64_t n_chunks, uint64_t n,
@@ -95,6 +104,10 @@ static inline int cw_seq_refs(struct cw_epoch *e, const struct cw_seq *s, uint64
  * windows of shuffles that they lie in, each of which is made once at most. */
 int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
                   struct cw_error *err) _must_check_;
+
+/* The same for a tree of the epoch's sequence, from outside of it. */
+int cw_epoch_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
+                    struct cw_error *err) _must_check_;
 
 static inline uint64_t cw_ref_pass(const struct cw_ref *r)
 {

@@ -111,26 +111,37 @@ static void source_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, st
 static const struct cw_seq_ops source_seq_ops = {
     .refs = source_refs, .lookup = source_lookup, .chunks = source_chunks};
 
-static int source_build(struct cw_seq_build *b, struct cw_seq **ret)
+struct cw_seq *cw_seq_new_leaf(struct cw_seq_build *b, struct cw_source *source)
 {
     struct cw_sequence *q = b->sequence;
-    struct cw_seq *s = *ret = cw_seq_new(b, &source_seq_ops, sizeof(*s), 0);
+    unsigned leaf = b->leaf++;
+    q->sources[leaf] = source;
+    struct cw_seq *s = cw_seq_new(b, &source_seq_ops, sizeof(*s), 0);
     if (!s)
-        return CW_E_MEMORY;
-    s->leaf = b->leaf++;
-    const struct cw_op *op = q->compiled->programs[s->leaf].ops[0];
-    int r = op->desc->open(op, b->env, &q->sources[s->leaf], b->err);
+        return NULL;
+    s->leaf = leaf;
+    s->source = source;
+    s->n = source->n_records;
+    s->chunk = source->chunk_records;
+    q->needs_load |= source->ops->load || source->ops->pull;
+    return s;
+}
+
+static int source_build(struct cw_seq_build *b, struct cw_seq **ret)
+{
+    const struct cw_compiled *c = b->sequence->compiled;
+    const struct cw_op *op = b->program ? cw_program_source(b->program, b->leaf)
+                                        : c->programs[b->leaf].ops[0];
+    struct cw_source *source;
+    int r = op->desc->open(op, b->env, &source, b->err);
     if (r < 0) {
         cw_error_op(b->err, op->desc->name);
         return r;
     }
-    s->source = q->sources[s->leaf];
-    s->n = s->source->n_records;
-    s->chunk = s->source->chunk_records;
-    q->needs_load |= s->source->ops->load || s->source->ops->pull;
+    *ret = cw_seq_new_leaf(b, source);
     if (cw_op_is_stream(op->desc))
-        q->stream = q->sources[s->leaf];
-    return 0;
+        b->sequence->stream = source;
+    return *ret ? 0 : CW_E_MEMORY;
 }
 
 /* ---- chains ---- */
@@ -167,13 +178,13 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
 static void sequence_set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
-    uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = LIMIT_POSITIONS;
+    uint64_t batch = c->batch_size, unit = cw_piece_unit(c), bytes = 0, records = 0, limit = LIMIT_POSITIONS;
     if (s->stream) { /* without a window to fill, what comes is passed on */
         s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
         s->piece_size = s->window;
         return;
     }
-    for (unsigned i = 0; i < c->n_programs; i++) {
+    for (unsigned i = 0; i < s->n_sources; i++) {
         bytes += s->sources[i]->source_bytes;
         records += s->sources[i]->n_records;
     }
@@ -192,30 +203,37 @@ static void sequence_set_sizes(struct cw_sequence *s)
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
-    s->piece_size = CW_MAX(limit / batch * batch, batch);
+    s->piece_size = limit;
     if (!c->counted)
-        s->piece_size = CW_MAX(s->piece_size, CW_MIN(16 * batch, bytes_limit / batch * batch));
+        s->piece_size = CW_MAX(s->piece_size / unit * unit, CW_MIN(16 * unit, bytes_limit));
     if (s->by_chunk)
-        s->piece_size = CW_MIN(s->window, CW_MAX((s->n_positions + batch - 1) / batch * batch, batch));
+        s->piece_size = CW_MIN(s->window, (s->n_positions + unit - 1) / unit * unit);
+    s->piece_size = CW_MAX(s->piece_size / unit * unit, unit);
 }
 
-int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret,
-                     struct cw_error *err)
+static struct cw_sequence *sequence_new(struct cw_compiled *c, unsigned n_sources, struct cw_error *err)
 {
     struct cw_sequence *s = calloc(1, sizeof(*s));
-    if (!s)
-        return cw_error_nomem(err, sizeof(*s), "a sequence");
-    s->compiled = c;
-    s->sources = calloc(c->n_programs, sizeof(*s->sources));
-    struct cw_seq_build b = {.sequence = s, .env = env, .err = err};
-    int r = s->sources ? cw_seq_build_chain(&b, &c->pipeline->chain, &s->root)
-                       : cw_error_nomem(err, 0, "sources");
+    struct cw_source **sources = calloc(n_sources, sizeof(*sources));
+    if (!s || !sources) {
+        free(s);
+        free(sources);
+        cw_error_nomem(err, sizeof(*s), "a sequence");
+        return NULL;
+    }
+    *s = (struct cw_sequence){.compiled = c, .sources = sources, .n_sources = n_sources};
+    return s;
+}
+
+/* Sets what follows from the tree and its sources, and hands the sequence over; r < 0: frees it. */
+static int sequence_finish(struct cw_sequence *s, int r, struct cw_sequence **ret)
+{
     if (r < 0) {
         cw_sequence_free(s);
         return r;
     }
     struct cw_key key = {0};
-    for (unsigned i = 0; i < c->n_programs; i++) {
+    for (unsigned i = 0; i < s->n_sources; i++) {
         cw_key_u64(&key, s->sources[i]->snapshot);
         uint64_t so_far = cw_key_hash(&key);
         key.size = 0;
@@ -228,12 +246,31 @@ int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, str
     return 0;
 }
 
+int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret,
+                     struct cw_error *err)
+{
+    struct cw_sequence *s = sequence_new(c, c->n_programs, err);
+    struct cw_seq_build b = {.sequence = s, .env = env, .err = err};
+    return s ? sequence_finish(s, cw_seq_build_chain(&b, &c->pipeline->chain, &s->root), ret) : CW_E_MEMORY;
+}
+
+int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node, struct cw_sequence **ret)
+{
+    struct cw_compiled *c = b->sequence->compiled;
+    struct cw_sequence *s = sequence_new(c, (unsigned)node->n_inputs, b->err);
+    struct cw_seq_build own = {.sequence = s, .env = b->env, .program = &c->programs[b->leaf], .err = b->err};
+    int r = s && (s->root = cw_seq_new(&own, NULL, sizeof(*s->root), node->n_inputs)) ? 0 : CW_E_MEMORY;
+    for (size_t i = 0; i < node->n_inputs && r >= 0; i++)
+        r = cw_seq_build_chain(&own, &node->inputs[i], &s->root->children[i]);
+    return s ? sequence_finish(s, r, ret) : r;
+}
+
 struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
 {
     if (!s)
         return NULL;
     seq_free(s->root);
-    for (unsigned i = 0; s->sources && i < s->compiled->n_programs; i++)
+    for (unsigned i = 0; i < s->n_sources; i++)
         cw_source_free(s->sources[i]);
     free(s->sources);
     free(s->stream_salt);

@@ -31,6 +31,7 @@ struct cw_seq;
 struct cw_sequence {
     struct cw_compiled *compiled; /* borrowed */
     struct cw_source **sources;   /* by leaf; owned */
+    unsigned n_sources;
     struct cw_seq *root;
     uint64_t n_positions; /* CW_ENDLESS: without end */
     /* W: positions that a shuffle by chunk permutes among themselves; of a stream: those of its shuffle */

@@ -123,6 +123,14 @@ static uint64_t carve_rows(const struct cw_runner *r, const struct block *b, con
     return n;
 }
 
+/* The same in whole groups, where an operator takes groups of positions together. */
+static uint64_t carve_groups(const struct cw_runner *r, const struct block *b, const struct piece *p,
+                             uint64_t at)
+{
+    uint64_t n = carve_rows(r, b, p, at), group = r->compiled->group;
+    return group ? CW_MIN(CW_MAX(n / group * group, group), p->plan.n - at) : n;
+}
+
 /* The next batch of a counted pipeline. 1: no batch can be had now. The block that is carved is counted in
  * sched.n_blocks. */
 static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret,
@@ -222,7 +230,7 @@ struct block *cw_carve_block(struct cw_runner *r)
         b->range = s;
         b->exec.arena.exact = r->memory.low_rows > 0;
         cw_cache_stats_choose(r, b, p);
-        uint64_t n = carve_rows(r, b, p, p->carved);
+        uint64_t n = carve_groups(r, b, p, p->carved);
         if (r->compiled->counted && carve_slots(r, s, p, &n, b) != 0) {
             cw_block_recycle(r, b);
             return NULL;

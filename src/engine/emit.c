@@ -27,7 +27,7 @@ static int emit_ids(struct cw_runner *r, struct block *b, const struct segment *
 {
     const struct cw_source *source = r->sequence->sources[b->exec.program->leaf];
     const struct cw_ref *refs = b->piece->plan.refs + b->exec.at;
-    const uint32_t *origin = b->exec.origin, *element = b->exec.element;
+    const uint32_t *origin = b->exec.block.origin, *element = b->exec.element;
     const uint16_t leaf = (uint16_t)b->exec.program->leaf;
     struct cw_record_id *ids = s->assembly->ids + s->slot0;
     struct cw_arena_mark mark = cw_arena_mark(&b->exec.arena);

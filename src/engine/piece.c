@@ -8,7 +8,7 @@
 bool cw_piece_halve(struct cw_runner *r, struct piece *p)
 {
     /* no batch lies in two pieces */
-    uint64_t size = r->compiled->batch_size, middle = (p->plan.begin + p->plan.n / 2) / size * size;
+    uint64_t size = cw_piece_unit(r->compiled), middle = (p->plan.begin + p->plan.n / 2) / size * size;
     struct piece *rest = middle > p->plan.begin && !r->sequence->stream ? calloc(1, sizeof(*rest)) : NULL;
     if (!rest)
         return false;
@@ -194,7 +194,7 @@ int cw_piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_range
     status = cw_exec_plan_refs(&p->plan, r->sequence, &s->epoch->epoch, err);
     if (status >= 0 && r->sequence->needs_load)
         status = r->sequence->stream ? pull_piece(r, s, p, err)
-                                     : cw_exec_plan_load(&p->plan, r->sequence, err);
+                                     : cw_exec_plan_load(&p->plan, &s->epoch->epoch, err);
     if (status >= 0)
         piece_look_up(r, s, p);
     t->counts.plan_ns += cw_cost_now_ns() - start;

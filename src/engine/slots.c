@@ -44,7 +44,7 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
         return status;
     uint64_t *counts = b->limit_passages[k].counts;
     for (size_t i = 0; i < b->exec.block.n; i++) {
-        for (size_t position = b->exec.origin ? b->exec.origin[i] : i; noted <= position; noted++)
+        for (size_t position = b->exec.block.origin ? b->exec.block.origin[i] : i; noted <= position; noted++)
             counts[noted] = state->count;
         if (b->exec.block.status[i] == CW_ROW_DROPPED)
             continue;
@@ -85,14 +85,14 @@ static int32_t slots_key(const struct cw_runner *r, const struct block *b, size_
 
 static size_t slots_position(const struct block *b, size_t at)
 {
-    return b->exec.origin ? b->exec.origin[b->idx[at]] : b->idx[at];
+    return b->exec.block.origin ? b->exec.block.origin[b->idx[at]] : b->idx[at];
 }
 
 /* Live rows of the record of idx[at] that stand before it are not counted; those before its record are. */
 static void entry_count_before(const struct cw_runner *r, const struct block *b, size_t at, uint64_t *counts)
 {
     memcpy(counts, b->range->counts.arrived, cw_n_keys(r->compiled) * sizeof(*counts));
-    for (size_t i = at; b->exec.origin && i-- > 0 && slots_position(b, i) == slots_position(b, at);)
+    for (size_t i = at; b->exec.block.origin && i-- > 0 && slots_position(b, i) == slots_position(b, at);)
         counts[slots_key(r, b, b->idx[i])]--;
 }
 
@@ -144,17 +144,18 @@ static struct cw_entry *slots_entry_after(const struct cw_runner *r, const struc
 {
     const struct cw_range *s = b->range;
     const struct cw_entry *waits = entry_earliest_open(r, s);
-    size_t position = slots_position(b, at);
-    bool more = !waits && b->exec.origin && at + 1 < b->n_live && slots_position(b, at + 1) == position;
+    size_t position = slots_position(b, at), group = CW_MAX(r->compiled->group, (uint64_t)1),
+           behind = CW_MIN((position / group + 1) * group, b->exec.n_refs);
+    bool more = !waits && b->exec.block.origin && at + 1 < b->n_live && slots_position(b, at + 1) == position;
     struct cw_entry *e = more ? slots_entry_before(r, b, at + 1) : cw_entry_new(r->compiled);
     if (!e)
         return NULL;
     if (waits) {
         cw_entry_set(r->compiled, e, waits);
     } else if (!more) { /* else the record of idx[at] has more elements */
-        e->position = b->piece->plan.begin + b->exec.at + position + 1;
+        e->position = b->piece->plan.begin + b->exec.at + behind;
         memcpy(e->skip, s->counts.arrived, cw_n_keys(r->compiled) * sizeof(*e->skip));
-        entry_set_limits(r, b, position + 1, e);
+        entry_set_limits(r, b, behind, e);
     }
     entry_set_skip(r, s, e);
     return e;

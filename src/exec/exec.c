@@ -20,7 +20,7 @@ void cw_exec_reset(struct cw_exec *x)
 {
     cw_arena_reset(&x->arena, 0);
     x->block = (struct cw_block){.n = x->n_refs};
-    x->origin = x->element = NULL;
+    x->element = NULL;
     x->reads = (struct cw_exec_reads){0};
     cw_cached_forget(x);
     x->replaced = NULL;
@@ -164,7 +164,7 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     c->all_ok = true;
     uint32_t given = 0; /* of the record */
     for (size_t i = 0; i < e->n; i++) {
-        origin[i] = x->origin ? x->origin[e->origin[i]] : e->origin[i];
+        origin[i] = x->block.origin ? x->block.origin[e->origin[i]] : e->origin[i];
         given = i > 0 && origin[i] == origin[i - 1] ? given : 0;
         /* a row that was dropped or failed takes no number, and keeps the id that errors name */
         element[i] = e->status[i] == CW_ROW_OK ? ++given : x->element ? x->element[e->origin[i]] : 0;
@@ -178,7 +178,7 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     } shape = {x->shape, cw_hash64(e->origin, e->n * sizeof(*e->origin)), cw_hash64(e->status, e->n)};
 
     x->shape = cw_hash64(&shape, sizeof(shape));
-    x->origin = origin;
+    x->block.origin = origin;
     x->element = element;
     c->n = e->n;
     c->status = e->status;
@@ -281,8 +281,10 @@ static int exec_read_single(struct cw_exec *one, struct cw_counts *t, struct cw_
     if (!source->ops->load)
         return cw_exec_read(one, t, false, err);
     struct cw_tensor *raw = cw_arena_alloc(&one->arena, sizeof(*raw), err);
-    int status = raw ? source->ops->load(source, &one->plan->refs[one->at].row, 1, &one->arena, raw, err)
-                     : err->status;
+    const struct cw_ref *ref = &one->plan->refs[one->at];
+    const struct cw_load l = {
+        .epoch = one->epoch, .rows = &ref->row, .passes = &ref->pass, .n = 1, .arena = &one->arena};
+    int status = raw ? source->ops->load(source, &l, raw, err) : err->status;
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, one->program->ops[0]->desc->name);
     one->block.raw = raw;

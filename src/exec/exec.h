@@ -103,7 +103,6 @@ struct cw_exec {
     uint64_t started_ns;      /* when a thread began to run it, by cw_cost_now_ns */
     struct cw_arena arena;
     struct cw_block block;
-    uint32_t *origin;  /* by row: position in the execution; NULL: the same */
     uint32_t *element; /* by row: which element of its record, from 1; NULL: no flat_map was passed */
     struct cw_exec_reads reads;
     struct cw_exec_cache cache;
@@ -146,7 +145,7 @@ int cw_exec_gather(struct cw_exec *x, const uint32_t *idx, size_t n, struct cw_b
 
 static inline const struct cw_ref *cw_exec_ref(const struct cw_exec *x, size_t row)
 {
-    return &x->plan->refs[x->at + (x->origin ? x->origin[row] : row)];
+    return &x->plan->refs[x->at + (x->block.origin ? x->block.origin[row] : row)];
 }
 
 static inline const struct cw_source *cw_exec_source(const struct cw_exec *x)

@@ -30,13 +30,17 @@ int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struc
     return cw_epoch_refs(e, p->room_begin, end - p->room_begin, p->room, err);
 }
 
-int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_error *err)
+int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_epoch *e, struct cw_error *err)
 {
+    const struct cw_sequence *s = e->sequence;
     const struct cw_compiled *c = s->compiled;
     p->raw = calloc(p->n, sizeof(*p->raw));
     _cleanup_free_ uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
+    _cleanup_free_ uint32_t *passes = malloc(p->n * sizeof(*passes));
     _cleanup_free_ struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
-    int status = p->raw && rows && at && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
+    int status = p->raw && rows && at && passes && raw
+                     ? 0
+                     : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
     for (unsigned leaf = 0; leaf < c->n_programs && status >= 0; leaf++) {
         const struct cw_source *source = s->sources[leaf];
         size_t n = 0;
@@ -45,9 +49,11 @@ int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_sequence *s, struc
         for (uint64_t i = 0; i < p->n; i++)
             if (p->refs[i].leaf == leaf) {
                 rows[n] = p->refs[i].row;
+                passes[n] = p->refs[i].pass;
                 at[n++] = i;
             }
-        status = n ? source->ops->load(source, rows, n, &p->arena, raw, err) : 0;
+        const struct cw_load l = {.epoch = e, .rows = rows, .passes = passes, .n = n, .arena = &p->arena};
+        status = n ? source->ops->load(source, &l, raw, err) : 0;
         if (status < 0 && status != CW_E_BUDGET)
             cw_error_op(err, c->programs[leaf].ops[0]->desc->name);
         for (size_t i = 0; i < n && status >= 0; i++)

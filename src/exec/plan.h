@@ -24,6 +24,6 @@ size_t cw_exec_plan_bytes(const struct cw_sequence *s, uint64_t n);
 int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e,
                       struct cw_error *err) _must_check_;
 /* Reads the bytes of records of sources that can't be entered at a record. */
-int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_error *err) _must_check_;
+int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_epoch *e, struct cw_error *err) _must_check_;
 /* Frees what was planned, and gives back what was charged. Positions stay. */
 void cw_exec_plan_clear(struct cw_exec_plan *p);

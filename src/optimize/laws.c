@@ -25,7 +25,8 @@ const struct cw_law *cw_laws(size_t *ret_n)
 static bool law_speaks_of(enum cw_op_count count, unsigned actions, const struct cw_op *op)
 {
     const struct cw_op_effects *e = &op->desc->effects;
-    return e->count == count && (!actions || (actions >> e->action & 1)) && !e->pinned && !e->renames;
+    bool pinned = e->pinned || json_is_true(json_object_get(op->attrs, CW_KEEP_POSITION));
+    return e->count == count && (!actions || (actions >> e->action & 1)) && !pinned && !e->renames;
 }
 
 static bool law_reads(const struct cw_op *op, const struct cw_op *of)

@@ -194,12 +194,16 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
     return attr_error(desc->name, a->name, v, expected, err);
 }
 
+/* Of every operator. It has no default: an operator has it among its attributes only where it is written. */
+static const struct cw_attr_def keep_position = {
+    .name = CW_KEEP_POSITION, .kind = CW_ATTR_BOOL, .doc = "no other operator moves across it"};
+
 static const struct cw_attr_def *attr_find(const struct cw_op_desc *desc, const char *name)
 {
     for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++)
         if (strcmp(a->name, name) == 0)
             return a;
-    return NULL;
+    return strcmp(name, keep_position.name) == 0 ? &keep_position : NULL;
 }
 
 static int attr_unknown(const struct cw_op_desc *desc, const char *key, const json_t *value,
@@ -257,6 +261,7 @@ int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t *
 json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)
 {
     json_t *identity = json_copy((json_t *)attrs);
+    json_object_del(identity, keep_position.name);
     for (const struct cw_attr_def *a = desc->attrs; identity && a && a->name; a++) {
         if (a->effort)
             json_object_del(identity, a->name);

@@ -17,7 +17,7 @@ void cw_bind_deinit(struct cw_bind *b)
     b->n = b->capacity = 0;
 }
 
-static struct cw_component *bind_find(const struct cw_bind *b, const char *name)
+struct cw_component *cw_bind_find(const struct cw_bind *b, const char *name)
 {
     for (unsigned i = 0; i < b->n; i++)
         if (strcmp(b->components[i].name, name) == 0)
@@ -67,7 +67,7 @@ static int bind_unknown_component(const struct cw_bind *b, const char *name, str
 int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struct cw_type *type,
                 struct cw_error *err)
 {
-    struct cw_component *c = bind_find(b, name);
+    struct cw_component *c = cw_bind_find(b, name);
     if (c) {
         c->value = value;
         c->type = *type;
@@ -100,7 +100,7 @@ static int bind_too_many_ports(const struct cw_bind *b, struct cw_error *err)
 
 int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err)
 {
-    const struct cw_component *c = bind_find(b, component);
+    const struct cw_component *c = cw_bind_find(b, component);
     if (!c)
         return bind_unknown_component(b, component, err);
     struct cw_op *op = b->op;
@@ -142,7 +142,7 @@ int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs, stru
 
 int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err)
 {
-    struct cw_component *c = bind_find(b, component);
+    struct cw_component *c = cw_bind_find(b, component);
     if (!c)
         return bind_unknown_component(b, component, err);
     free(c->name);
@@ -153,7 +153,7 @@ int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *er
 
 int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name, struct cw_error *err)
 {
-    struct cw_component *c = bind_find(b, old_name);
+    struct cw_component *c = cw_bind_find(b, old_name);
     if (!c)
         return bind_unknown_component(b, old_name, err);
     struct cw_component copy = *c;

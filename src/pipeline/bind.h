@@ -14,6 +14,8 @@ struct cw_bind {
 };
 
 void cw_bind_deinit(struct cw_bind *b);
+/* The component of a name; NULL: there is none. */
+struct cw_component *cw_bind_find(const struct cw_bind *b, const char *name);
 /* A component with a given value number, replacing one of the same name. */
 int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struct cw_type *type,
                 struct cw_error *err) _must_check_;

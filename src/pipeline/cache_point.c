@@ -18,6 +18,8 @@ static const char *cache_point_why_inert(const struct cw_compiled *c, const stru
     if (cw_op_is_stream(g->ops[0]->desc))
         return "its source gives elements that can't be told from others: what they are is known only when "
                "they come";
+    if (g->ops[0]->desc->kind == CW_OP_INDEX)
+        return "its elements are made of several records each, and an entry is kept for one";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
             return "it stands behind flat_map, whose elements are not kept; write it before";

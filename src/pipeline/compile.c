@@ -11,7 +11,7 @@ struct flow {
     bool limited; /* a limit stands before */
 };
 
-static int compile_refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
+static int compile_refuse(const struct cw_compile *x, const struct cw_node *node, const char *why)
 {
     cw_error_op(x->err, node->desc->name);
     return cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", node->desc->name, why);
@@ -47,7 +47,8 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
 {
     struct cw_compiled *c = x->c;
     if (!top)
-        return compile_refuse(x, node, "stands inside an input of concat: batch after concat");
+        return compile_refuse(x, node,
+                              "stands inside an input of another operator: write it behind that one");
     if (c->batcher)
         return compile_refuse(x, node, "the elements are batched already");
     const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
@@ -80,7 +81,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
 {
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
-    if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
+    if ((node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP) && !node->desc->function)
         return compile_refuse(x, node, "stands after a batcher: it drops elements, so write it before");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
         return compile_refuse(x, node, "stands after map_batches: write it before");
@@ -149,6 +150,27 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 
 static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow);
 
+/* Input k of an operator whose inputs stand side by side: which of its elements comes at which position must
+ * be known beforehand. */
+static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node, size_t k,
+                                const struct flow *flow)
+{
+    const struct cw_chain *chain = &node->inputs[k];
+    const struct cw_compile_path *p = &x->paths[x->n_paths - 1];
+    const char *odd = chain->nodes[0].n_inputs    ? "begins with an operator that has inputs itself"
+                      : !flow->counted            ? "has no known number of elements"
+                      : p->program.n_cache_points ? "has a cache point"
+                                                  : NULL;
+    x->next_value = p->bind.next_value;
+    if (!odd)
+        return 0;
+    cw_error_op(x->err, node->desc->name);
+    return cw_error_set(x->err, CW_E_PIPELINE,
+                        "%s: input %zu %s: expected a source with an index, index operators and maps; write "
+                        "the others behind %s",
+                        node->desc->name, k, odd, node->desc->name);
+}
+
 /* The operator that begins a chain: a source, or one with inputs. */
 static int compile_first(struct cw_compile *x, const struct cw_node *node, struct flow *flow)
 {
@@ -166,8 +188,31 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
         r = compile_chain(x, &node->inputs[k], false, &in);
         flow->counted &= in.counted;
         flow->limited |= in.limited;
+        if (r >= 0 && node->desc->index->zips)
+            r = compile_check_zipped(x, node, k, &in);
     }
-    return r < 0 ? r : cw_paths_merge(x, node, first);
+    x->next_value = 0;
+    if (r < 0)
+        return r;
+    return node->desc->index->zips ? cw_paths_zip(x, node, first) : cw_paths_merge(x, node, first);
+}
+
+/* An operator whose results depend on the elements of a window of positions. */
+static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bool top,
+                            const struct flow *flow)
+{
+    const char *why = !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
+                      : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
+                          ? "its input is a stream: expected a source with an index"
+                      : flow->limited
+                          ? "stands behind a take or skip whose input has no known count: write it "
+                            "before"
+                      : x->c->group ? "stands behind an operator of its kind: expected one"
+                                    : NULL;
+    if (why)
+        return compile_refuse(x, node, why);
+    x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
+    return 0;
 }
 
 /* An operator that runs on elements: on each path from number `first` on. */
@@ -208,6 +253,10 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
 {
     const struct cw_index_map *map = node->desc->index;
     struct cw_compiled *c = x->c;
+    if (c->group && !map->limit)
+        return compile_refuse(
+            x, node,
+            "stands behind an operator that takes the elements of a window together: write it before");
     if (map->permutes && flow->limited)
         return compile_refuse(
             x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
@@ -255,7 +304,8 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         case CW_OP_FLAT_MAP:
         case CW_OP_FILTER:
         case CW_OP_MAP:
-            r = compile_element_op(x, node, next, first, flow);
+            r = node->desc->effects.state == CW_STATE_WINDOWED ? compile_windowed(x, node, top, flow) : 0;
+            r = r < 0 ? r : compile_element_op(x, node, next, first, flow);
             break;
         case CW_OP_INDEX:
             r = compile_index(x, node, first, top, flow);

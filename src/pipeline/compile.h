@@ -21,6 +21,7 @@ struct cw_compile {
     struct cw_compile_path *paths;
     unsigned n_paths;
     size_t capacity;
+    unsigned next_value; /* the first value number of the next path */
     unsigned last_takes; /* limits from this number on are takes that nothing but maps follow so far */
     struct cw_error *err;
 };
@@ -37,6 +38,8 @@ int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct c
 /* After concat all inputs (the paths from `first` on) have the same components, with types that hold the
  * elements of each. */
 int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned first) _must_check_;
+/* The inputs stand side by side: the paths from `first` on become one, with the components of all. */
+int cw_paths_zip(struct cw_compile *x, const struct cw_node *node, unsigned first) _must_check_;
 /* Cuts a finished path into stages; the caller moves its program into the compiled pipeline. */
 int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p) _must_check_;
 void cw_path_deinit(struct cw_compile_path *p);

@@ -1,4 +1,4 @@
-/* The program of one path: operators bound one after the other, merged at concat, cut into stages. */
+/* The program of one path: operators bound one after the other, merged at concat and zip, cut into stages. */
 #include <string.h>
 
 #include "pipeline/compile.h"
@@ -76,7 +76,7 @@ int cw_path_add(struct cw_compile *x, const struct cw_node *node)
     if (CW_ARRAY_ROOM(x->paths, x->capacity, x->n_paths + (size_t)1, "programs", x->err) < 0)
         return CW_E_MEMORY;
     struct cw_compile_path *p = &x->paths[x->n_paths];
-    *p = (struct cw_compile_path){.program.leaf = x->n_paths};
+    *p = (struct cw_compile_path){.program.leaf = x->n_paths, .bind.next_value = x->next_value};
     p->limit_at = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_at));
     p->limit_here = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_here));
     p->limit_passes = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_passes));
@@ -135,6 +135,46 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
         for (unsigned k = 0; k < b0->n; k++)
             x->paths[i].bind.components[k].type = b0->components[k].type;
     return 0;
+}
+
+/* The operators and components of another path follow those of p. */
+static int path_append(struct cw_compile *x, struct cw_compile_path *p, struct cw_compile_path *other,
+                       const struct cw_node *node)
+{
+    int r = 0;
+    for (unsigned i = 0; i < other->program.n_ops && r >= 0; i++)
+        r = path_add_op(x, p, CW_STEAL(other->program.ops[i]));
+    for (unsigned i = 0; i < other->bind.n && r >= 0; i++) {
+        const struct cw_component *c = &other->bind.components[i];
+        if (cw_bind_find(&p->bind, c->name)) {
+            cw_error_op(x->err, node->desc->name);
+            return cw_error_value(x->err, CW_E_PIPELINE, "inputs", c->name, "different names in all inputs",
+                                  "%s: component \"%s\" is in two inputs: expected different names, as "
+                                  "rename gives",
+                                  node->desc->name, c->name);
+        }
+        r = cw_bind_put(&p->bind, c->name, c->value, &c->type, x->err);
+    }
+    p->bind.next_value = other->bind.next_value;
+    return r;
+}
+
+int cw_paths_zip(struct cw_compile *x, const struct cw_node *node, unsigned first)
+{
+    struct cw_compile_path *p = &x->paths[first];
+    struct cw_program *g = &p->program;
+    struct cw_op *op;
+    int r = cw_path_bind(x, p, node, NULL, &op);
+    if (r < 0)
+        return r;
+    memmove(g->ops + 1, g->ops, (g->n_ops - 1) * sizeof(*g->ops));
+    g->ops[0] = op;
+    g->n_repeats = 0; /* those of the inputs are not part of the element's id */
+    for (unsigned i = first + 1; i < x->n_paths && r >= 0; i++)
+        r = path_append(x, p, &x->paths[i], node);
+    while (r >= 0 && x->n_paths > first + 1)
+        cw_path_deinit(&x->paths[--x->n_paths]);
+    return r;
 }
 
 static void path_need(struct cw_program *g, unsigned value)

@@ -30,7 +30,7 @@ enum cw_attr_kind {
     CW_ATTR_FLOATS,
     CW_ATTR_STRINGS,
     CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind */
-    CW_ATTR_CHAINS, /* concat's inputs */
+    CW_ATTR_CHAINS, /* inputs of concat and zip */
     /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not
        part of a pipeline's fingerprint */
     CW_ATTR_FUNCTION,
@@ -50,6 +50,9 @@ struct cw_attr_def {
     bool path;       /* names files: relative to the pipeline's base directory */
     const char *doc; /* one line, with units */
 };
+
+/* An attribute of every operator, beside those of its table: true pins this one (cw_op_effects.pinned). */
+#define CW_KEEP_POSITION "keep_position"
 
 struct cw_output_def { /* a component of one value */
     const char *name;
@@ -80,8 +83,9 @@ enum cw_op_count {
 /* What the result for an element depends on, beside the element itself. */
 enum cw_op_state {
     CW_STATE_NONE,
-    CW_STATE_COUNTED,    /* the number of elements that arrived before it (of its key) */
-    CW_STATE_WINDOWED,   /* the other elements of its window of positions */
+    CW_STATE_COUNTED, /* the number of elements that arrived before it (of its key) */
+    /* the other elements of its window of positions; of one that runs: attribute `window` has their number */
+    CW_STATE_WINDOWED,
     CW_STATE_SEQUENTIAL, /* all elements before it */
 };
 

@@ -137,8 +137,8 @@ static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, 
             cw_error_op(p->err, node->desc->name);
             return cw_error_set(
                 p->err, CW_E_PIPELINE,
-                i == 0 ? "%s stands first in a chain: expected a source or concat"
-                       : "%s stands at place %zu of a chain: sources and concat can only stand first",
+                i == 0 ? "%s stands first in a chain: expected a source, concat or zip"
+                       : "%s stands at place %zu of a chain: sources, concat and zip can only stand first",
                 node->desc->name, i);
         }
     }

@@ -24,7 +24,7 @@ struct cw_node {
     json_t *attrs;           /* complete: defaults filled in, without "op" and "inputs" */
     unsigned occurrence;     /* operators of this name before this one, depth first */
     unsigned position;       /* operators before this one, depth first */
-    struct cw_chain *inputs; /* concat */
+    struct cw_chain *inputs; /* concat, zip */
     size_t n_inputs;
 };
 

@@ -85,3 +85,11 @@ bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value)
                 return true;
     return false;
 }
+
+const struct cw_op *cw_program_source(const struct cw_program *g, unsigned k)
+{
+    unsigned i = 0;
+    while (g->ops[i]->desc->kind != CW_OP_SOURCE || k-- > 0)
+        i++;
+    return g->ops[i];
+}

@@ -45,7 +45,9 @@ struct cw_freeze {
 
 struct cw_program {
     unsigned leaf;
-    struct cw_op **ops; /* ops[0] is the source */
+    /* ops[0] is the source, or the operator that makes an element of the records of several: their sources
+     * and the operators of its inputs follow */
+    struct cw_op **ops;
     unsigned n_ops;
     unsigned n_values;
     /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. Stages end where elements have to wait
@@ -84,7 +86,10 @@ struct cw_compiled {
     unsigned n_limits;
     struct cw_limit *limits;
     bool *is_limit; /* by position: this take or skip is a limit, not part of the sequence */
-    bool counted;   /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
+    /* Positions that a windowed operator takes together: blocks, pieces, ranges and entries begin at
+     * multiples of it. 0: there is none */
+    uint64_t group;
+    bool counted; /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
     bool sequential;
     uint64_t take; /* not sequential: elements after which the epoch ends; UINT64_MAX: no such limit */
@@ -104,6 +109,12 @@ struct cw_compiled {
     char **salts;             /* n_keys */
 };
 
+/* Pieces begin at multiples of it: no batch that follows from positions lies in two, and no group. */
+static inline uint64_t cw_piece_unit(const struct cw_compiled *c)
+{
+    return c->group ? c->group : c->batch_size;
+}
+
 /* Binds every operator. Errors are CW_E_PIPELINE. */
 int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err) _must_check_;
 /* What batches have, in byte order of names: the outputs, or those of the last operator on batches. */
@@ -112,6 +123,8 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 void cw_program_deinit(struct cw_program *g);
 /* Whether an operator behind ops[at] that runs, or the output, reads the value. */
 bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value);
+/* Source number k of those whose records make an element of the program; where it is one: ops[0]. */
+const struct cw_op *cw_program_source(const struct cw_program *g, unsigned k);
 /* cache point.c, for the compiler: elements of a program pass a cache point; its draws before are frozen
  * where it says so. */
 int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,

@@ -21,6 +21,9 @@ struct cw_index_map {
     enum cw_index_limit limit;
     bool repeats;  /* its elements come in `count` passes (-1: endless), each numbered */
     bool permutes; /* its elements come in another order */
+    /* Its inputs stand side by side: one element of each makes one, with the components of all. Its `build`
+     * makes a source of them. false: an operator with inputs of its own puts them one after the other. */
+    bool zips;
     /* What an error advises where the input is a stream. */
     const char *instead;
     /* Puts its node on *at, the tree of its input (NULL: an operator with inputs of its own). `batched`: it

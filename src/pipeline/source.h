@@ -6,6 +6,7 @@
 #include "pipeline/op.h"
 
 struct cw_file; /* storage/file.h */
+struct cw_epoch;
 struct cw_source;
 
 struct cw_source_env {
@@ -51,6 +52,15 @@ struct cw_pull_away {
     void *arg;
 };
 
+/* A request to `load` for records of positions that are planned. */
+struct cw_load {
+    const struct cw_epoch *epoch; /* dataset/sequence.h: the one that the positions are of */
+    const uint64_t *rows;         /* n, in any order */
+    const uint32_t *passes;       /* n: combined passes of the repeats behind the source */
+    size_t n;
+    struct cw_arena *arena; /* what is loaded goes here */
+};
+
 struct cw_source_ops {
     void (*free)(struct cw_source *s);
     /* What comes of its elements may be kept in a cache, under what the source was when it was opened: called
@@ -62,10 +72,10 @@ struct cw_source_ops {
     void (*ids)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
     /* Where a record's bytes lie. NULL: rows are computed (range) or come from load. */
     int (*locate)(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err);
-    /* Formats that can't be entered at a record (gzip): fetches the bytes of n rows (any order) into the
-     * arena. raw[i] for rows[i]. */
-    int (*load)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
-                struct cw_tensor *raw, struct cw_error *err);
+    /* Records whose bytes are no extent of a file (gzip; several records that make one): fetches what
+     * `produce` needs of each. raw[i] for rows[i]. */
+    int (*load)(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
+                struct cw_error *err);
     /* Streams: *ret_n elements; none: there are no more. May take long; stops soon when cancelled. */
     int (*pull)(struct cw_source *s, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw,
                 size_t *ret_n, struct cw_error *err);

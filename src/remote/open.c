@@ -131,8 +131,11 @@ static int check_service(const char *service, struct cw_error *err)
 static int check_sources(const struct cw_compiled *c, struct cw_error *err)
 {
     for (unsigned i = 0; i < c->n_programs; i++) {
-        const struct cw_op *source = c->programs[i].ops[0];
-        if (!source->desc->here_only)
+        const struct cw_op *source = NULL;
+        for (unsigned k = 0; k < c->programs[i].n_ops; k++)
+            if (c->programs[i].ops[k]->desc->here_only)
+                source = c->programs[i].ops[k];
+        if (!source)
             continue;
         cw_error_op(err, source->desc->name);
         return cw_error_set(err, CW_E_PIPELINE,

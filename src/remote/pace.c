@@ -18,7 +18,6 @@ void cw_pace_step(struct remote *r)
 {
     uint64_t now = cw_now_ns();
     struct pace *p = &r->pace;
-    Cachew__Pace *sums = &p->sums;
     CW_GUARD(&r->mutex);
     double wait = (double)(r->waiting.total_ns - p->last_total_wait_ns) / 1e9,
            step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);

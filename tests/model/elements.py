@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from . import philox
 from .dtypes import RecordError, RunError, Value
 from .plan import FILTERS, Node, Plan, Position, Window
+from .zipped import Zipped
 
 REPLACED = 1
 MISSING = "missing"  # a failed element that keeps its place
@@ -50,12 +51,22 @@ class Elements:
         printed = f"{record.file_key:016x}:{record.row}" + "".join(f".{o}" for o in ordinals)
         return record, printed, philox.element_id(record.file_key, record.row, ordinals)
 
+    def element(self, position: Position, epoch: int) -> dict[str, Value]:
+        """What the source gives."""
+        source = self.plan.sources[position.leaf]
+        record, _, eid = self.identify(position)
+        if not isinstance(source, Zipped):
+            return source.element(record)
+        counts = [n.attrs["count"] for n in self.plan.routes[position.leaf] if n.name == "repeat"]
+        passes = list(zip(position.ordinals, counts))
+        return source.zipped(record.row, passes, self.seed, epoch, lambda node: self.draw(node, eid, epoch))
+
     def compute(self, position: Position, epoch: int) -> Element | str:
         """An element through all maps and filters, without counting: the element, or DROPPED. Raises
         RecordError.
         """
-        record, printed, eid = self.identify(position)
-        components, key = self.plan.sources[position.leaf].element(record), 0
+        _, printed, eid = self.identify(position)
+        components, key = self.element(position, epoch), 0
         for node in self.plan.routes[position.leaf]:
             if node.bound and node.name in FILTERS:
                 if not node.bound.apply(components, self.draw(node, eid, epoch)):
@@ -78,9 +89,17 @@ class Elements:
                 return found
         raise wrong
 
-    def of(self, position: Position, window: Window, epoch: int, counts: dict) -> Iterator[Element | str]:
-        """What becomes of a position: Elements, and MISSING for each that leaves an empty place."""
-        return Way(self, position, window, epoch, counts).elements()
+    def of(self, group: list[tuple[Position, Window]], epoch: int, counts: dict) -> Iterator[Element | str]:
+        """What becomes of positions: Elements, and MISSING for each that leaves an empty place."""
+        ways = [Way(self, position, window, epoch, counts) for position, window in group]
+        route = ways[0].route
+        at = next((i for i, node in enumerate(route) if node.name == "pack"), None)
+        if at is None:
+            for way in ways:
+                yield from way.elements()
+        else:
+            sequences = [tokens for way in ways for tokens in way.elements()]
+            yield from ways[0].several(at, route[at].bound.rows(sequences))
 
 
 def bucket(node: Node, components: dict[str, Value]) -> int:
@@ -117,10 +136,9 @@ class Way:
     def elements(self) -> Iterator[Element | str]:
         if self.beyond(0):
             return
-        record = self.run.identify(self.position)[0]
         traveller = Traveller(None)
         traveller.components = self.attempt(
-            traveller, -1, lambda: self.run.plan.sources[self.position.leaf].element(record)
+            traveller, -1, lambda: self.run.element(self.position, self.epoch)
         )
         yield from self.onward(0, traveller)
 
@@ -140,6 +158,10 @@ class Way:
                     result = self.attempt(
                         t, at, lambda node=node, draw=draw: node.bound.apply(t.components, draw)
                     )
+                    if node.name == "pack":
+                        if not t.missing:
+                            yield result
+                        return
                     if node.name == "flat_map":
                         yield from self.several(at, result or [])
                         return

@@ -132,8 +132,26 @@ def large(count: int) -> list[dict]:
     return [{"op": "synthetic", "count": count, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}]
 
 
+def shuffle() -> dict:
+    return {"op": "shuffle"}
+
+
 def by_chunk() -> dict:
     return {"op": "shuffle", "by": "chunk"}
+
+
+def zipped(*inputs: list[dict]) -> dict:
+    """Side by side, with components of their own."""
+    named = [[*chain, {"op": "rename", "names": {"value": f"v{k}"}}] for k, chain in enumerate(inputs)]
+    return {"op": "zip", "inputs": named}
+
+
+def sequences(count: int) -> list[dict]:
+    return [{"op": "synthetic", "count": count, "shape": [5], "dtype": "uint16"}]
+
+
+def pack(length: int, **more) -> dict:
+    return {"op": "pack", "component": "data", "length": length, **more}
 
 
 ONE = [assign(n="1"), {"op": "select", "components": ["n"]}]
@@ -141,6 +159,16 @@ OWN_CHAINS: dict[str, list[dict]] = {
     "windows": [*large(1_500), *ONE, by_chunk(), batch(7)],
     "windows-of-one-batch": [*large(700), *ONE, by_chunk(), batch(300)],
     "windows-of-buckets": [*large(1_500), *ONE, by_chunk(), buckets("n", [1], [3, 100])],
+    "zip": [zipped([numbers(3_000), shuffle()], [numbers(1_000), repeat(-1), skip(3)], [numbers(5_000)]),
+            shuffle(), repeat(2), batch(7)],
+    "zip-of-windows": [{"op": "zip", "inputs": [[*large(600), by_chunk(), *ONE], [numbers(700)]]},
+                       by_chunk(), batch(10)],
+    "pack": [*sequences(5_000), pack(64), batch(3)],
+    "pack-whole": [*sequences(5_000), shuffle(), repeat(2), {"op": "filter", "where": "max(data) % 3 != 1"},
+                   pack(17, split=False, separator=7, pad=9, window=100), batch(8)],
+    "pack-and-take": [*sequences(20_000), pack(33, window=64), take(500), batch(8, drop_remainder=True)],
+    "pack-into-buckets": [*sequences(9_000), pack(33, window=50),
+                          buckets("max(data) % 4", [1, 2], [3, 5, 8])],
     "windows-in-passes": [*large(600), *ONE, by_chunk(), repeat(2), batch(10)],
     # the take would come upon an element that fails, for a batch that is dropped
     "dropped-before-it-fails": [
@@ -163,7 +191,7 @@ OWN_CHAINS: dict[str, list[dict]] = {
         take(8),
         batch(3, drop_remainder=True),
     ],
-}
+}  # fmt: skip
 
 
 def on_error(chain: list[dict]) -> dict:

@@ -173,6 +173,8 @@ class Generator:
         kind = rng.choice(SOURCES)
         if self.functions and rng.random() < 0.12:
             return [self.finish("iterable", random_functions.iterable(rng, self.case.damaged))]
+        if rng.random() < 0.15:
+            return self.zip_head()
         if rng.random() < 0.25:
             profile = {"images": rng.random() < 0.3}
             inputs = []
@@ -184,6 +186,22 @@ class Generator:
             chain = [{"op": "concat", "inputs": inputs}]
             return chain if self.legal(chain) else inputs[0]
         return self.source(kind, images=rng.random() < 0.3)
+
+    def zip_head(self) -> list[dict]:
+        """Inputs of any kinds, with names of their own."""
+        rng = self.rng
+        inputs: list[list[dict]] = []
+        for k in range(rng.choice([1, 2, 2, 3])):
+            chain = self.source(rng.choice(SOURCES), images=rng.random() < 0.2)
+            for _ in range(rng.randint(0, 3)):
+                longer = self.extend(chain, rng.choice([self.operator_before, self.operator_inside]))
+                chain = longer if self.legal([{"op": "zip", "inputs": [longer]}]) else chain
+            chain = [*chain, {"op": "rename", "names": {name: f"{name}_{k}" for name in self.types(chain)}}]
+            if self.legal([{"op": "zip", "inputs": [*inputs, chain]}]):
+                inputs.append(chain)
+        if not inputs:
+            return self.source("range", False)
+        return [self.finish("zip", {"inputs": inputs})]
 
     def source(self, kind: str, images: bool) -> list[dict]:
         rng = self.rng
@@ -444,6 +462,9 @@ class Generator:
                 "autocache",
                 "autocache",
                 "cache",
+                "pack",
+                "pack",
+                "pack",
             ]
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
             * self.functions
@@ -551,6 +572,15 @@ class Generator:
             given = random_functions.of(rng, kind, types, rng.random() < (0.4 if self.case.damaged else 0.02))
             if given:
                 return self.finish(kind, given)
+        elif kind == "pack":
+            sequences = [
+                n for n, t in types.items() if t.dtype in INTEGERS and (t.dims is None or len(t.dims) == 1)
+            ]
+            if sequences:
+                given = {"component": rng.choice(sequences), "length": rng.choice([1, 3, rng.randint(2, 20)])}
+                given |= {"window": rng.choice([1, 3, rng.randint(2, 90)])} if rng.random() < 0.7 else {}
+                given |= {"separator": rng.choice([5, [100], []])} if rng.random() < 0.5 else {}
+                return self.finish(kind, given | ({"pad": rng.randint(0, 99)} if rng.random() < 0.3 else {}))
         elif kind == "rename":
             return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None

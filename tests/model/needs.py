@@ -1,5 +1,7 @@
 """What nobody needs is not computed and cannot fail: routes without the work that leads nowhere."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from . import operators, parser
@@ -30,6 +32,8 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         ) if features else None
     if node.name in ("filter_function", "flat_map") or node.name == "map" and needed:
         return set(bound.before) | (needed if node.name == "filter_function" else set()), node
+    if node.name == "pack":
+        return {attrs["component"]}, node
     if node.name == "map":  # nobody needs what it returns
         return needed, None
     if node.name == "assign":
@@ -45,10 +49,13 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
     return needed, node
 
 
-def prune(route: list, source: set[str]) -> tuple[list, set[str]]:
-    """The route with only what is needed, and what is needed of the source."""
+def prune(route: list, source: set[str], needed: set[str] | None = None) -> tuple[list, set[str]]:
+    """The route with only what is needed, and what is needed of the source; `needed` (None: all) is needed
+    behind it.
+    """
     bound = [node.bound for node in route if node.bound]
-    needed = set(bound[-1].types) if bound else set(source)
+    if needed is None:
+        needed = set(bound[-1].types) if bound else set(source)
     kept = []
     for node in reversed(route):
         if node.bound:

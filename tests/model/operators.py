@@ -10,6 +10,7 @@ import numpy as np
 
 from . import example, expressions, hosted, images, mathfn
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
+from .pack import Pack
 from .philox import Draw, integer, uniform
 
 DEFAULTS: dict[str, dict] = {
@@ -48,6 +49,7 @@ DEFAULTS: dict[str, dict] = {
     "take": {},
     "skip": {},
     "concat": {},
+    "zip": {"stop": "first"},
     "delay": {"where": "true"},
     "fail": {"where": "true", "kind": "error"},
     "count": {},
@@ -57,6 +59,7 @@ DEFAULTS: dict[str, dict] = {
     "map": {},
     "filter_function": {},
     "flat_map": {},
+    "pack": {"algorithm": "next", "split": True, "separator": [], "pad": 0, "window": 1024},
     "map_batches": {},
 }
 
@@ -74,6 +77,9 @@ class Bound:
     apply: Callable[[Components, Draw | None], object]
     pad: Components = field(default_factory=dict)
     before: Types = field(default_factory=dict)  # the types that arrive
+    rows: Callable[[list[list[int]]], list[Components]] | None = (
+        None  # of `pack`: from the tokens of a window
+    )
 
 
 def need(types: Types, component: str) -> Type:
@@ -400,7 +406,13 @@ def identity(_attrs: dict, types: Types) -> Bound:
     return Bound(types, lambda components, _: components)
 
 
+def pack(attrs: dict, types: Types) -> Bound:
+    packs = Pack(attrs, types)
+    return Bound(packs.types, lambda components, _: packs.check(components), rows=packs.rows)
+
+
 BINDERS = {
+    "pack": pack,
     "parse_example": parse_example,
     "decode_image": decode_image,
     "random_resized_crop": random_resized_crop,

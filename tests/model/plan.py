@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import hosted, lines, needs, operators, philox, sources, tar
+from . import hosted, lines, needs, operators, philox, sources, tar, zipped
 from .dtypes import PlanError, Type, Value
 from .sources import Source
 
-INDEX = ("take", "skip", "repeat", "shuffle", "concat")
+INDEX = ("take", "skip", "repeat", "shuffle", "concat", "zip")
 BATCHERS = ("batch", "bucket_by_length")
-FILTERS = ("filter", "filter_function", "flat_map")  # behind them the count is not known
+FILTERS = ("filter", "filter_function", "flat_map", "pack")  # behind them the count is not known
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
 SHUFFLED_CHUNK = 1024  # positions of a chunk of what is shuffled by record
 WINDOW_POSITIONS, WINDOW_BYTES = 1 << 20, 64 << 20  # of a window of a shuffle by chunk, at most
@@ -126,17 +126,34 @@ class Plan:
         self.window_size = self.compute_window_size()
         self.routes = []
         for leaf in range(len(self.sources)):
-            self.freeze(self.route(self.chain, leaf))
+            self.freeze(self.route(self.chain, leaf), leaf)
         for leaf, source in enumerate(self.sources):
             route, source.needed = needs.prune(self.route(self.chain, leaf), set(source.types))
             self.routes.append(route)
+            if isinstance(source, zipped.Zipped):
+                source.prune()
 
-    @staticmethod
-    def freeze(route: list[Node]) -> None:
+    @classmethod
+    def of_inputs(cls, base: Path, batch_size: int) -> Plan:
+        """For inputs that stand side by side: what a source `Zipped` opens and binds."""
+        plan = object.__new__(cls)
+        plan.on_error, plan.base, plan.sources, plan.stream = "raise", base, [], False
+        plan.chain, plan.batch_size = [], batch_size
+        return plan
+
+    def mark_counting_all(self, chains: list[list[Node]]) -> None:
+        """Of inputs, once they are bound."""
+        for chain in chains:
+            self.mark_counting(chain)
+        self.window_size = self.compute_window_size()
+
+    def freeze(self, route: list[Node], leaf: int) -> None:
         """What stands before a cache point with `freeze` draws as the cache point says."""
         for at, node in enumerate(route):
             if node.attrs.get("freeze"):
-                for before in route[:at]:
+                source = self.sources[leaf]
+                inside = source.nodes() if isinstance(source, zipped.Zipped) else []
+                for before in [*inside, *route[:at]]:
                     before.freeze = before.freeze or node.attrs
 
     # ---- what is in the chains ----
@@ -144,8 +161,21 @@ class Plan:
     def refuse(self, before: list[Node], after: list[Node]) -> None:
         """Functions where none may stand."""
         names = [node.name for node in after]
-        if self.on_error == "replace" and self.any_named(before, "flat_map"):
-            raise PlanError("flat_map with on_error replace")
+        if self.on_error == "replace" and (
+            self.any_named(before, "flat_map") or self.any_named(before, "pack")
+        ):
+            raise PlanError("flat_map or pack with on_error replace")
+        packs = [i for i, node in enumerate(before) if node.name == "pack"]
+        if packs and (
+            len(packs) > 1
+            or before[0].name == "concat"
+            or any(n.name in ("shuffle", "repeat") for n in [*before[packs[0] :], *after])
+        ):
+            raise PlanError("pack behind another one or concat, or before shuffle or repeat")
+        if any(self.any_named(c, "pack") for n in before for c in n.inputs):
+            raise PlanError("pack in an input")
+        # positions that are packed among themselves
+        self.group = before[packs[0]].attrs["window"] if packs else 1
         if self.any_named(before, "map_batches") or {"map", *FILTERS} & set(names):
             raise PlanError("map_batches before the batcher, or another function behind it")
         if "map_batches" in names and set(names[names.index("map_batches") :]) - {
@@ -165,6 +195,13 @@ class Plan:
             if node.name in SOURCES:
                 node.leaf = len(self.sources)
                 self.sources.append(SOURCES[node.name](node.attrs, self.base))
+                types = dict(self.sources[-1].types)
+            elif node.name == "zip":
+                node.leaf = len(self.sources)
+                batcher = self.batcher.attrs if self.batcher else {"size": 1}
+                size = max(batcher.get("sizes") or [batcher["size"]])
+                self.sources.append(zipped.Zipped(node, self.base, Plan.of_inputs(self.base, size)))
+                node.inputs = []
                 types = dict(self.sources[-1].types)
             elif node.name == "concat":
                 types = merge_types([self.bind(c, None) for c in node.inputs])
@@ -198,6 +235,8 @@ class Plan:
                 self.mark_counting(chain)
             if node.name in ("take", "skip"):
                 node.counting = not self.count_known(nodes[:i])
+            if node.name == "pack" and (self.stream or self.any_counting(nodes[:i])):
+                raise PlanError("pack of a stream, or after a take or skip that counts")
             if node.name == "shuffle" and self.any_counting(nodes[:i]):
                 raise PlanError("shuffle after a take or skip that counts")
 
@@ -368,6 +407,12 @@ class Plan:
         return max(limit // self.batch_size * self.batch_size, self.batch_size)
 
     # ---- an epoch ----
+
+    def groups(self, seed: int, epoch: int) -> Iterator[list[tuple[Position, Window]]]:
+        """The positions that are packed together; one by one where there is no `pack`."""
+        positions = self.positions(seed, epoch)
+        while group := list(islice(positions, self.group)):
+            yield group
 
     def positions(self, seed: int, epoch: int) -> Iterator[tuple[Position, Window]]:
         """The positions of an epoch, each with the window from which it is replaced if it fails."""

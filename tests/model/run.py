@@ -23,7 +23,7 @@ from model import philox
 from model.dtypes import PlanError, RecordError, RunError, Type, Value, storage
 from model.elements import MISSING, Element, Elements
 from model.hosted import BatchMap
-from model.plan import Node, Plan
+from model.plan import FILTERS, Node, Plan
 
 PADDING = 2
 PATIENCE = 20_000  # positions of an endless sequence without a batch
@@ -102,10 +102,7 @@ class Run:
             """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and
             maps stand between.
             """
-            plain = all(
-                m.name not in ("filter", "filter_function", "flat_map", "skip", "repeat")
-                for m in route[route.index(n) :]
-            )
+            plain = all(m.name not in (*FILTERS, "skip", "repeat") for m in route[route.index(n) :])
             return n.attrs["count"] - (n.attrs["count"] % size if plain and n in self.plan.chain else 0)
 
         def full(route: list[Node]) -> bool:
@@ -152,12 +149,12 @@ class Run:
         waiting: dict[int, list] = {}
         counts: dict = {}
         idle = 0
-        positions = plan.positions(self.seed, epoch)
-        while not self.finished(counts) and (found := next(positions, None)):
-            idle += 1
+        groups = plan.groups(self.seed, epoch)
+        while not self.finished(counts) and (group := next(groups, None)):
+            idle += len(group)
             if idle > PATIENCE and plan.n == math.inf:
                 raise Fruitless
-            for element in self.elements.of(*found, epoch, counts):
+            for element in self.elements.of(group, epoch, counts):
                 key = 0 if element is MISSING else element.key
                 rows = waiting.setdefault(key, [])
                 rows.append(element)

@@ -73,6 +73,16 @@ def concatenated(_directory):
     return Dataset.concat(parts).shuffle().repeat(2).batch(48)
 
 
+def zipped(_directory):
+    values, keys = Dataset.range(3_000).shuffle(), Dataset.range(900).rename({"value": "key"}).repeat(-1)
+    return Dataset.zip([values, keys]).shuffle().batch(16)
+
+
+def packed(_directory):
+    sequences = Dataset.synthetic(4_000, shape=[7], dtype="int32").filter("max(data) % 5 != 0")
+    return sequences.shuffle().pack("data", 30, separator=1, window=50).batch(8)
+
+
 def lines(iterator, most=None):
     """(epoch, g, hash) of the next batches."""
     found = []
@@ -109,7 +119,7 @@ def rest_in_a_fresh_process(ds, options, state):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("make", [shuffled, filtered, of_tar, of_functions, concatenated])
+@pytest.mark.parametrize("make", [shuffled, filtered, of_tar, of_functions, concatenated, zipped, packed])
 def test_continued_is_uninterrupted(make, tmp_path):
     rng = random.Random(make.__name__)
     ds = make(tmp_path)

@@ -186,6 +186,42 @@ def unbatched(draw, data):
     ]
 
 
+def packed(draw, data):
+    """Rows of windows of positions."""
+    return [
+        {"op": "synthetic", "count": draw.randint(2_000, 6_000), "shape": [5], "dtype": "int32"},
+        *([{"op": "filter", "where": "max(data) % 4 != 2"}] if draw.random() < 0.5 else []),
+        {"op": "shuffle"},
+        {
+            "op": "pack",
+            "component": "data",
+            "length": draw.randint(9, 30),
+            "split": draw.random() < 0.5,
+            "window": draw.choice([7, 32, 100]),
+        },
+        batch(draw, 6, 8),
+    ]
+
+
+def zipped(draw, data):
+    """An element of two inputs, each in an order of its own."""
+    return [
+        {
+            "op": "zip",
+            "inputs": [
+                [{"op": "range", "stop": 24 * draw.randint(42, 83)}, {"op": "shuffle"}],
+                [
+                    {"op": "range", "stop": draw.randint(100, 3_000)},
+                    {"op": "rename", "names": {"value": "other"}},
+                    {"op": "repeat", "count": -1},
+                ],
+            ],
+        },
+        {"op": "shuffle"},
+        batch(draw, 6, 8),
+    ]
+
+
 PIPELINES = [
     counted,
     counted_with_passes,
@@ -201,12 +237,24 @@ PIPELINES = [
     mixed,
     unbatched,
     limited,
+    packed,
+    zipped,
 ]
 # Behind what is lost other elements share a batch, and what they are padded to differs.
 ONLY_EXACTLY_ONCE = [padded]
 # without a filter
-COUNTED = {"counted", "counted_with_passes", "strings", "failing", "replacing", "large", "mixed", "unbatched"}
-LEAVING = [filtered, nearly_empty, bucketed, padded, limited]  # their ranges leave something over
+COUNTED = {
+    "counted",
+    "counted_with_passes",
+    "strings",
+    "failing",
+    "replacing",
+    "large",
+    "mixed",
+    "unbatched",
+    "zipped",
+}
+LEAVING = [filtered, nearly_empty, bucketed, padded, limited, packed]  # their ranges leave something over
 # phases that also an epoch of one range goes through more than once
 MANY_TIMES = {"attach", "mid-batch"}
 ON_ERROR = {failing: "skip", replacing: "replace"}

@@ -58,7 +58,8 @@ static inline int run_rows(struct run *r, const uint64_t *rows, size_t n)
         s = s == 0 ? cw_file_read(e.file, e.offset, raw[i].data, e.length, false, &r->err) : s;
     }
     if (s == 0 && r->source->ops->load)
-        s = r->source->ops->load(r->source, rows, n, &r->arena, raw, &r->err);
+        s = r->source->ops->load(r->source, &(struct cw_load){.rows = rows, .n = n, .arena = &r->arena}, raw,
+                                 &r->err);
     r->b.raw = raw;
     s = s == 0 ? r->source->ops->produce(r->source, p->ops[0], &r->b, &r->err) : s;
     for (unsigned i = 1; s == 0 && i < p->n_ops; i++)

@@ -482,6 +482,17 @@ CASE(any_resumed, .world = 2, .any = true, .resume = true,
 CASE(concat,
      .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": "
                       "\"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
+CASE(zip, .text = PIPELINE("{\"op\": \"zip\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": "
+                           "\"shuffle\"}], [" EXAMPLES("packed.tfrecord.gz") "], [" EXAMPLES(
+                               "plain.tfrecord") ", "
+                                                 "{\"op\": \"rename\", \"names\": {\"id\": \"id_2\", "
+                                                 "\"name\": \"name_2\"}}]]}" SHUFFLED))
+#define PACKED(more) \
+    PIPELINE("{\"op\": \"synthetic\", \"count\": 40, \"shape\": [3], \"dtype\": \"int32\"}, {\"op\": " \
+             "\"filter\", \"where\": \"max(data) % 4 != 0\"}, {\"op\": \"pack\", \"component\": \"data\", " \
+             "\"length\": 5, \"window\": 7}" more ", {\"op\": \"batch\", \"size\": 3}")
+CASE(pack, .text = PACKED(", {\"op\": \"take\", \"count\": 14}"))
+CASE(pack_resumed, .resume = true, .threads = 2, .text = PACKED(""))
 CASE(synthetic, .text = PIPELINE("{\"op\": \"synthetic\", \"count\": 40, \"shape\": [8, 8, 3], \"dtype\": "
                                  "\"uint8\"}, {\"op\": \"random_flip\", \"component\": \"data\"},"
                                  "{\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float16\"}, "
@@ -658,6 +669,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_any_ranks),
         cmocka_unit_test(test_any_resumed),
         cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_zip),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_pack_resumed),
         cmocka_unit_test(test_synthetic),
         cmocka_unit_test(test_tfrecord),
         cmocka_unit_test(test_tfrecord_with_index),

@@ -161,6 +161,8 @@ static void no_law_speaks_of_the_others(void **state)
         {NUMBERS, "{\"op\": \"autocache\"}", FILTER},
         {NUMBERS, "{\"op\": \"cache\"}", FILTER},
         {NUMBERS, "{\"op\": \"count\"}", FILTER},
+        {NUMBERS, "{\"op\": \"assign\", \"set\": {\"x\": \"value + 1\"}, \"keep_position\": true}", FILTER},
+        {NUMBERS, ASSIGN, "{\"op\": \"filter\", \"where\": \"value > 9\", \"keep_position\": true}"},
         {NUMBERS, "{\"op\": \"rename\", \"names\": {\"value\": \"v\"}}",
          "{\"op\": \"filter\", \"where\": \"v > 9\"}"},
         {NUMBERS, FILTER, FILTER},

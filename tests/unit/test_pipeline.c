@@ -202,6 +202,9 @@ static void test_wrong_structure(void **state)
 }
 
 /* What may stand where: docs/semantics.md, section 2. */
+#define TOKENS "{\"op\": \"synthetic\", \"count\": 5, \"shape\": [3], \"dtype\": \"int32\"}"
+#define PACK "{\"op\": \"pack\", \"component\": \"data\", \"length\": 4}"
+
 static void test_wrong_order(void **state)
 {
     (void)state;
@@ -221,6 +224,25 @@ static void test_wrong_order(void **state)
         "\"boundaries\": [2], \"sizes\": [1]}",
         "{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}], [{\"op\": \"synthetic\", "
         "\"count\": 5}]]}",
+        "{\"op\": \"zip\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}], [{\"op\": \"range\", \"stop\": "
+        "5}]]}",
+        "{\"op\": \"zip\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": "
+        "\"value > 1\"}]]}",
+        "{\"op\": \"zip\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cache\"}]]}",
+        "{\"op\": \"zip\", \"inputs\": [[{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": "
+        "5}]]}]]}",
+        "{\"op\": \"zip\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": "
+        "2}]]}",
+        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"pack\", \"component\": \"value\", \"length\": 4}",
+        TOKENS ", {\"op\": \"pack\", \"component\": \"other\", \"length\": 4}",
+        TOKENS ", " PACK ", " PACK,
+        TOKENS ", " PACK ", {\"op\": \"shuffle\"}",
+        TOKENS ", " PACK ", {\"op\": \"repeat\", \"count\": 2}",
+        TOKENS ", {\"op\": \"batch\", \"size\": 2}, " PACK,
+        TOKENS
+        ", {\"op\": \"filter\", \"where\": \"max(data) > 1\"}, {\"op\": \"take\", \"count\": 2}, " PACK,
+        "{\"op\": \"concat\", \"inputs\": [[" TOKENS "], [" TOKENS "]]}, " PACK,
+        "{\"op\": \"concat\", \"inputs\": [[" TOKENS ", " PACK "]]}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"drop\", \"components\": [\"other\"]}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"decode_image\", \"component\": \"value\"}",
     };
@@ -291,6 +313,8 @@ static void test_fingerprints(void **state)
         "\"size\": 3, \"drop_remainder\": false}]}",
         "{\"cachew\": 1, \"on_error\": \"raise\", \"defaults\": {\"seed\": 5}, \"pipeline\": [{\"op\": "
         "\"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10, \"keep_position\": true}, {\"op\": "
+        "\"batch\", \"size\": 3}]}",
     };
     static const char *const other[] = {
         "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 11}, {\"op\": \"batch\", \"size\": "

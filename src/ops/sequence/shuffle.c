@@ -335,7 +335,7 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
         if ((*at)->joins)
             return cw_error_set(
                 b->err, CW_E_PIPELINE,
-                "shuffle: an input of concat before it is endless: expected repeat after concat");
+                "shuffle: an input of the chain before it is endless: expected repeat behind the inputs");
     struct cw_seq *s = cw_seq_wrap(b, &shuffle_seq_ops, sizeof(*s), at);
     if (!s)
         return CW_E_MEMORY;

@@ -111,9 +111,11 @@ static int record_streams_load_file(const struct cw_record_streams *f, size_t fi
     return cw_segment_read(g, f->files[file], records, m, into, err);
 }
 
-static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
-                        struct cw_tensor *raw, struct cw_error *err)
+static int streams_load(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
+                        struct cw_error *err)
 {
+    struct cw_arena *arena = l->arena;
+    size_t n = l->n;
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     struct cw_error local = {0};
     err = err ? err : &local;
@@ -123,7 +125,7 @@ static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t 
     if (!into)
         return err->status;
     for (size_t i = 0; i < n; i++)
-        wanted[i] = (struct wanted){.row = rows[i], .place = i};
+        wanted[i] = (struct wanted){.row = l->rows[i], .place = i};
     qsort(wanted, n, sizeof(*wanted), record_streams_by_row);
     int r = cw_arena_reserve(arena, CW_SEGMENT_READ_BYTES, "decompression", err);
     if (r < 0)

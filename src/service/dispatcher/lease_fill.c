@@ -52,6 +52,7 @@ static struct range *fill_cut(struct stream *s, struct span gap)
         uint64_t least = (align + CW_CUT_PARTS - 1) / CW_CUT_PARTS,
                  most = 3 * CW_MAX(align, (uint64_t)FIRST_OF_BATCH);
         size = CW_MIN(CW_MAX(random / 2 % most, least), fill_most_positions(s));
+        size = placed ? CW_MAX(size - size % align, align) : size;
     } else {
         size = cw_cut_size(&(struct cw_cut){
             .positions_per_s = s->speed.rate,

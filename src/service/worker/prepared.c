@@ -46,7 +46,9 @@ void *cw_prepared_message(const struct cw_worker_stream *s, Cachew__Prepared *m,
                            .n_positions = q->n_positions,
                            .snapshot = q->snapshot,
                            .window = q->by_chunk || q->stream_salt ? q->window : 0,
-                           .align = s->stream->leases.kind == CW_RANGES_COUNTED ? q->compiled->batch_size : 1,
+                           .align = s->stream->leases.kind == CW_RANGES_COUNTED
+                                        ? q->compiled->batch_size
+                                        : CW_MAX(q->compiled->group, 1u),
                            .sequential = s->stream->leases.kind == CW_RANGES_SEQUENTIAL,
                            .n_keys = s->stream->leases.n_keys,
                            .origin = q->stream != NULL};

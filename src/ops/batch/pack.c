@@ -1,0 +1,286 @@
+/* pack: rows of a fixed length from sequences of tokens. Its window of positions is in one block, so that the
+ * rows of a window follow from that window alone; they are elements of the window's first record. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/element/convert.h"
+#include "pipeline/pipeline.h"
+
+struct pack {
+    size_t length; /* tokens of a row */
+    uint64_t window;
+    bool split, separates, raises;
+    uint8_t pad[8], separator[8]; /* in the component's dtype */
+};
+
+enum { PACK_TOKENS, PACK_SEGMENTS, PACK_POSITIONS }; /* output ports */
+
+/* Rows that are filled one after the other. */
+struct pack_rows {
+    const struct pack *pack;
+    size_t token_bytes;
+    uint8_t *tokens; /* length tokens a row; NULL: rows are only counted */
+    int32_t *segments, *positions;
+    size_t n;     /* rows that were begun */
+    size_t used;  /* tokens of the last one */
+    int32_t last; /* number of its last segment */
+};
+
+static void pack_begin_row(struct pack_rows *r)
+{
+    const struct pack *p = r->pack;
+    size_t at = r->n++ * p->length;
+    r->used = 0;
+    r->last = 0;
+    if (!r->tokens)
+        return;
+    for (size_t i = at; i < at + p->length; i++)
+        memcpy(r->tokens + i * r->token_bytes, p->pad, r->token_bytes);
+    memset(r->segments + at, 0, p->length * sizeof(*r->segments));
+    memset(r->positions + at, 0, p->length * sizeof(*r->positions));
+}
+
+/* Appends n tokens to the last row, where they fit: they continue segment r->last, of which it has `before`.
+ */
+static void pack_add(struct pack_rows *r, const uint8_t *tokens, size_t n, size_t before)
+{
+    size_t at = (r->n - 1) * r->pack->length + r->used;
+    r->used += n;
+    if (!r->tokens || n == 0)
+        return;
+    memcpy(r->tokens + at * r->token_bytes, tokens, n * r->token_bytes);
+    for (size_t i = 0; i < n; i++) {
+        r->segments[at + i] = r->last;
+        r->positions[at + i] = (int32_t)(before + i);
+    }
+}
+
+/* Appends a sequence of n tokens and its separator. */
+static void pack_sequence(struct pack_rows *r, const uint8_t *tokens, size_t n)
+{
+    const struct pack *p = r->pack;
+    size_t all = n + p->separates, done = 0, length = p->length;
+    while (done < all) {
+        if (r->n == 0 || r->used == length || (!p->split && r->used + all > length))
+            pack_begin_row(r);
+        size_t m = CW_MIN(all - done, length - r->used), of_tokens = CW_MIN(m, n - CW_MIN(n, done));
+        r->last++;
+        pack_add(r, tokens + done * r->token_bytes, of_tokens, 0);
+        pack_add(r, p->separator, m - of_tokens, of_tokens);
+        done += m;
+    }
+}
+
+static struct cw_tensor pack_tokens(const struct cw_op *op, const struct cw_block *b, size_t row)
+{
+    return cw_in(op, b, 0, row);
+}
+
+/* Fails the rows that can't be packed. */
+static void pack_check(const struct cw_op *op, struct cw_block *b)
+{
+    const struct pack *p = op->state;
+    size_t bytes = cw_dtype_size(op->in[0].type.dtype);
+    CW_ROWS_OK(i, b, true)
+    {
+        struct cw_tensor t = pack_tokens(op, b, i);
+        size_t n = t.size / bytes + p->separates;
+        if (t.ndim != 1)
+            cw_block_fail(b, i, "pack", "%s has %d dimensions: expected 1", cw_attr_string(op, "component"),
+                          t.ndim);
+        else if (!p->split && n > p->length)
+            cw_block_fail(
+                b, i, "pack", "%s has %zu tokens%s: expected at most length, %zu, as split is false",
+                cw_attr_string(op, "component"), n, p->separates ? " with the separator" : "", p->length);
+    }
+}
+
+static uint64_t pack_window_of(const struct pack *p, const struct cw_block *b, size_t row)
+{
+    return (b->origin ? b->origin[row] : row) / p->window;
+}
+
+/* The row behind the window that begins with row `from`; *ret: whether a row failed that ends the run. */
+static size_t pack_window_end(const struct pack *p, const struct cw_block *b, size_t from, bool *ret)
+{
+    size_t end = from;
+    *ret = false;
+    for (; end < b->n && pack_window_of(p, b, end) == pack_window_of(p, b, from); end++)
+        *ret |= p->raises && b->status[end] == CW_ROW_FAILED;
+    return end;
+}
+
+/* Packs a window, rows [from, end) of the block, into a row of its own each time. */
+static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t from, size_t end,
+                        struct pack_rows *r)
+{
+    r->used = r->pack->length; /* begins with a new row */
+    for (size_t i = from; i < end; i++) {
+        struct cw_tensor t = pack_tokens(op, b, i);
+        if (b->status[i] == CW_ROW_OK)
+            pack_sequence(r, t.data, t.size / r->token_bytes);
+    }
+}
+
+/* Room for the rows of the block, `given` of each row. */
+static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_t *given,
+                       struct cw_expansion **ret, struct cw_error *err)
+{
+    size_t n = 0;
+    for (size_t row = 0; row < b->n; row++)
+        n += CW_MAX(given[row], 1);
+    struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
+    uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
+    uint8_t *status = cw_block_alloc(b, n, err);
+    struct cw_column *columns = cw_block_alloc(b, b->n_values * sizeof(*columns), err);
+    if (!e || !origin || !status || !columns)
+        return err->status;
+    memset(columns, 0, b->n_values * sizeof(*columns));
+    for (size_t row = 0, at = 0; row < b->n; row++)
+        for (uint32_t i = 0; i < CW_MAX(given[row], 1); i++, at++) {
+            origin[at] = (uint32_t)row;
+            status[at] = given[row]                    ? CW_ROW_OK
+                         : b->status[row] == CW_ROW_OK ? CW_ROW_DROPPED
+                                                       : b->status[row];
+        }
+    *e = (struct cw_expansion){.n = n, .origin = origin, .status = status, .columns = columns};
+    struct cw_block to = {.n = n, .arena = b->arena, .columns = columns};
+    int r = 0;
+    for (unsigned k = 0; k < op->n_out && r >= 0; k++)
+        r = cw_block_dense(&to, op->out[k].value, &op->out[k].type, err);
+    *ret = e;
+    return r;
+}
+
+static int pack_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    const struct pack *p = op->state;
+    struct pack_rows r = {.pack = p, .token_bytes = cw_dtype_size(op->in[0].type.dtype)};
+    struct cw_error local = {0};
+    struct cw_expansion *e = NULL;
+    err = err ? err : &local;
+    uint32_t *given = cw_block_alloc(b, b->n * sizeof(*given), err);
+    if (!given)
+        return err->status;
+    memset(given, 0, b->n * sizeof(*given));
+    pack_check(op, b);
+    bool failed;
+    for (size_t from = 0, end; from < b->n; from = end) {
+        end = pack_window_end(p, b, from, &failed);
+        size_t before = r.n;
+        if (!failed)
+            pack_window(op, b, from, end, &r);
+        given[from] = (uint32_t)(r.n - before);
+    }
+    int status = pack_expand(op, b, given, &e, err);
+    if (status < 0)
+        return status;
+    for (size_t from = 0, end, at = 0; from < b->n; from = end) {
+        end = pack_window_end(p, b, from, &failed);
+        r.n = 0;
+        r.tokens = e->columns[op->out[PACK_TOKENS].value].data + at * p->length * r.token_bytes;
+        r.segments = (int32_t *)(void *)e->columns[op->out[PACK_SEGMENTS].value].data + at * p->length;
+        r.positions = (int32_t *)(void *)e->columns[op->out[PACK_POSITIONS].value].data + at * p->length;
+        if (!failed)
+            pack_window(op, b, from, end, &r);
+        at += end - from - 1 + CW_MAX(given[from], 1);
+    }
+    b->expansion = e;
+    return 0;
+}
+
+/* Attribute `name`, one integer, in the component's dtype. */
+static int pack_bind_token(const struct cw_op *op, const char *name, enum cw_dtype dtype, uint8_t ret[8],
+                           struct cw_error *err)
+{
+    int64_t value = cw_attr_int_at(op, name, 0), back = 0;
+    cw_convert(CW_INT64, dtype, ret, &value, 1);
+    cw_convert(dtype, CW_INT64, &back, ret, 1);
+    return back == value ? 0 : cw_attr_error(op, name, err, "a value of %s", cw_dtype_name(dtype));
+}
+
+static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    const char *component = cw_attr_string(op, "component");
+    struct cw_type type;
+    int r = cw_bind_read(b, component, &type, err);
+    if (r < 0)
+        return r;
+    if (!cw_dtype_is_integer(type.dtype) || (type.ndim >= 0 && type.ndim != 1)) {
+        char shown[160];
+        return cw_attr_error(op, "component", err, "integers with one dimension; \"%.60s\" is %s", component,
+                             cw_type_print(&type, shown));
+    }
+    struct pack *p = op->state = calloc(1, sizeof(*p));
+    if (!p)
+        return cw_error_nomem(err, sizeof(*p), "pack");
+    *p = (struct pack){.length = (size_t)cw_attr_int(op, "length"),
+                       .window = (uint64_t)cw_attr_int(op, "window"),
+                       .split = cw_attr_bool(op, "split"),
+                       .separates = cw_attr_len(op, "separator") > 0,
+                       .raises = cw_bind_pipeline(b)->on_error == CW_ON_ERROR_RAISE};
+    r = pack_bind_token(op, "pad", type.dtype, p->pad, err);
+    if (r >= 0 && p->separates)
+        r = pack_bind_token(op, "separator", type.dtype, p->separator, err);
+    while (r >= 0 && cw_bind_count(b) > 0)
+        r = cw_bind_remove(b, cw_bind_name(b, 0, NULL), err);
+    struct cw_type row = {.dtype = type.dtype, .ndim = 1, .dims = {(int64_t)p->length}},
+                   numbers = {.dtype = CW_INT32, .ndim = 1, .dims = {(int64_t)p->length}};
+    if (strcmp(component, "segment_ids") == 0 || strcmp(component, "positions") == 0)
+        return cw_attr_error(op, "component", err,
+                             "another name than those of the other components it gives");
+    if (r >= 0)
+        r = cw_bind_write(b, component, &row, err);
+    if (r >= 0)
+        r = cw_bind_write(b, "segment_ids", &numbers, err);
+    if (r >= 0)
+        r = cw_bind_write(b, "positions", &numbers, err);
+    return CW_MIN(r, 0);
+}
+
+static const char *const algorithms[] = {"next", NULL};
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "sequences of tokens: integers, one dimension"},
+    {.name = "length", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 24, .doc = "tokens of a row"},
+    {.name = "algorithm",
+     .kind = CW_ATTR_STRING,
+     .def = "\"next\"",
+     .choices = algorithms,
+     .doc = "next: a sequence goes to the last row begun, or begins the next one"},
+    {.name = "split",
+     .kind = CW_ATTR_BOOL,
+     .def = "true",
+     .doc = "a sequence that does not fit goes on in the next row; false: it is moved there as a whole"},
+    {.name = "separator",
+     .kind = CW_ATTR_INTS,
+     .def = "[]",
+     .len_min = 0,
+     .len_max = 1,
+     .scalar_too = true,
+     .doc = "a token behind each sequence, which counts as one of it; none: []"},
+    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "the token that fills up a row"},
+    {.name = "window",
+     .kind = CW_ATTR_INT,
+     .def = "1024",
+     .min = 1,
+     .max = 1 << 16,
+     .doc = "positions that are packed among themselves; the last row of each window is padded"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_pack = {
+    .name = "pack",
+    .summary = "rows of a fixed length from sequences of tokens",
+    .doc = "Gives `component` with `length` tokens, and two int32 components of that length: `segment_ids` "
+           "(from 1 in each row; 0 is padding) and `positions` (of a token in its segment, from 0). Other "
+           "components are dropped. The rows of each `window` positions of the sequence follow from these "
+           "alone, so that any worker may compute them: a larger window leaves less padding and takes more "
+           "memory. Stands behind one source; `shuffle` and `repeat` stand before it.",
+    .kind = CW_OP_FLAT_MAP,
+    .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_WINDOWED},
+    .attrs = attrs,
+    .bind = pack_bind,
+    .run = pack_run,
+    .free_state = free,
+};

@@ -1,0 +1,196 @@
+/* zip: its inputs side by side. A source whose records are made of one record of each input: `load` finds and
+ * reads them when positions are planned, `produce` runs the inputs' sources on them. */
+#include "base/hash.h"
+#include "dataset/seq.h"
+#include "ops/source/keyed_source.h"
+#include "pipeline/roles.h"
+
+struct zip {
+    struct cw_keyed_source base;
+    struct cw_sequence *inputs; /* source k and tree k are those of input k */
+    const struct cw_program *program;
+};
+
+/* What one input gives to the rows of a request. */
+struct zipped {
+    uint64_t row;         /* of the input's source */
+    struct cw_tensor raw; /* its bytes; empty where the source computes it */
+};
+
+static int zip_read(const struct cw_source *s, uint64_t row, struct cw_arena *arena, struct cw_tensor *ret,
+                    struct cw_error *err)
+{
+    struct cw_extent e;
+    int r = s->ops->locate(s, row, &e, err);
+    if (r < 0)
+        return r;
+    void *data = cw_arena_alloc(arena, e.length, err);
+    *ret = (struct cw_tensor){.data = data, .size = e.length};
+    return data ? cw_extent_read(&e, data, false, err) : err->status;
+}
+
+/* Finds the rows of input k at the positions of a request, and reads them. `refs`, `rows` and `raw` are
+ * scratch of l->n each; to[i * n_inputs + k] is set. */
+static int zip_load_input(const struct zip *z, const struct cw_load *l, struct cw_epoch *e, unsigned k,
+                          struct cw_ref *refs, uint64_t *rows, struct cw_tensor *raw, struct zipped *to,
+                          struct cw_error *err)
+{
+    const struct cw_source *s = z->inputs->sources[k];
+    struct cw_load own = *l;
+    for (size_t i = 0; i < l->n; i++)
+        refs[i] = cw_ref_at(l->rows[i], l->passes[i]);
+    int r = cw_epoch_lookup(e, z->inputs->root->children[k], refs, l->n, err);
+    for (size_t i = 0; i < l->n && r >= 0; i++) {
+        rows[i] = refs[i].row;
+        raw[i] = (struct cw_tensor){0};
+        if (s->ops->locate)
+            r = zip_read(s, rows[i], l->arena, &raw[i], err);
+    }
+    own.rows = rows;
+    if (r >= 0 && s->ops->load)
+        r = s->ops->load(s, &own, raw, err);
+    for (size_t i = 0; i < l->n && r >= 0; i++)
+        to[i * z->inputs->n_sources + k] = (struct zipped){.row = rows[i], .raw = raw[i]};
+    return r;
+}
+
+static int zip_load(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
+                    struct cw_error *err)
+{
+    const struct zip *z = (const struct zip *)s;
+    unsigned n_inputs = z->inputs->n_sources;
+    struct cw_error local = {0};
+    err = err ? err : &local;
+    struct cw_ref *refs = cw_arena_alloc(l->arena, l->n * sizeof(*refs), err);
+    uint64_t *rows = cw_arena_alloc(l->arena, l->n * sizeof(*rows), err);
+    struct cw_tensor *scratch = cw_arena_alloc(l->arena, l->n * sizeof(*scratch), err);
+    struct zipped *to = cw_arena_alloc(l->arena, l->n * n_inputs * sizeof(*to), err);
+    if (!refs || !rows || !scratch || !to)
+        return err->status;
+    struct cw_epoch e;
+    int r = cw_epoch_init(&e, z->inputs, l->epoch->seed, l->epoch->epoch, l->arena->budget, err);
+    if (r < 0)
+        return r;
+    e.stopped = l->epoch->stopped;
+    e.stop_arg = l->epoch->stop_arg;
+    for (unsigned k = 0; k < n_inputs && r >= 0; k++)
+        r = zip_load_input(z, l, &e, k, refs, rows, scratch, to, err);
+    cw_epoch_deinit(&e);
+    for (size_t i = 0; i < l->n; i++)
+        raw[i] = (struct cw_tensor){.data = to + i * n_inputs, .size = n_inputs * sizeof(*to)};
+    return r;
+}
+
+/* A row fails once, for the first reason: removes the faults before `older` whose rows have one behind it. */
+static void zip_keep_first_faults(struct cw_block *b, const struct cw_fault *older)
+{
+    for (struct cw_fault **at = &b->faults; *at != older;) {
+        const struct cw_fault *first = older;
+        while (first && (first->note || first->row != (*at)->row))
+            first = first->next;
+        if (first)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+static int zip_produce(const struct cw_source *s, const struct cw_op *op CW_UNUSED, struct cw_block *b,
+                       struct cw_error *err)
+{
+    const struct zip *z = (const struct zip *)s;
+    const struct cw_tensor *loaded = b->raw;
+    const uint64_t *positions = b->rows;
+    uint64_t *rows = cw_block_alloc(b, b->n * sizeof(*rows), err);
+    struct cw_tensor *raw = cw_block_alloc(b, b->n * sizeof(*raw), err);
+    int r = rows && raw ? 0 : err->status;
+    for (unsigned k = 0; k < z->inputs->n_sources && r >= 0; k++) {
+        const struct cw_source *input = z->inputs->sources[k];
+        const struct cw_fault *older = b->faults;
+        for (size_t i = 0; i < b->n; i++) {
+            const struct zipped *from = (const struct zipped *)loaded[i].data + k;
+            rows[i] = from->row;
+            raw[i] = from->raw;
+        }
+        b->rows = rows;
+        b->raw = raw;
+        r = input->ops->produce(input, cw_program_source(z->program, k), b, err);
+        zip_keep_first_faults(b, older);
+    }
+    b->rows = positions;
+    b->raw = loaded;
+    return r;
+}
+
+static void zip_free(struct cw_source *s)
+{
+    struct zip *z = (struct zip *)s;
+    cw_sequence_free(z->inputs);
+    free(z);
+}
+
+static const struct cw_source_ops zip_ops = {
+    .free = zip_free, .ids = cw_keyed_source_ids, .load = zip_load, .produce = zip_produce};
+
+static int zip_build(struct cw_seq_build *b, const struct cw_node *node, bool batched CW_UNUSED,
+                     struct cw_seq **at)
+{
+    const struct cw_compiled *c = b->sequence->compiled;
+    struct zip *z = calloc(1, sizeof(*z));
+    if (!z)
+        return cw_error_nomem(b->err, sizeof(*z), "a source");
+    int r = cw_seq_open_inputs(b, node, &z->inputs);
+    if (r < 0) {
+        free(z);
+        return r;
+    }
+    uint64_t n = CW_ENDLESS, bytes = 0;
+    bool random_access = true;
+    for (unsigned k = 0; k < z->inputs->n_sources; k++) {
+        n = CW_MIN(n, z->inputs->root->children[k]->n);
+        bytes += z->inputs->sources[k]->source_bytes;
+        random_access &= z->inputs->sources[k]->random_access;
+    }
+    struct cw_key key = {0}, snapshot = {0};
+    cw_key_text(&key, c->salts[node->position]);
+    cw_keyed_source_init(&z->base, &zip_ops, cw_key_hash(&key), n, bytes);
+    cw_key_u64(&snapshot, z->base.base.snapshot);
+    cw_key_u64(&snapshot, z->inputs->snapshot);
+    z->base.base.snapshot = cw_key_hash(&snapshot);
+    z->base.base.random_access = random_access;
+    z->program = &c->programs[b->leaf];
+    *at = cw_seq_new_leaf(b, &z->base.base);
+    if (!*at)
+        return CW_E_MEMORY;
+    (*at)->joins = true;
+    for (unsigned k = 0; k < z->inputs->n_sources; k++)
+        (*at)->passes = CW_MAX((*at)->passes, z->inputs->root->children[k]->passes);
+    return 0;
+}
+
+static const struct cw_index_map map = {.zips = true, .build = zip_build};
+
+static const char *const stops[] = {"first", NULL};
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators"},
+    {.name = "stop",
+     .kind = CW_ATTR_STRING,
+     .def = "\"first\"",
+     .choices = stops,
+     .doc = "first: the shortest input ends it"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_zip = {
+    .name = "zip",
+    .summary = "several chains side by side",
+    .doc =
+        "Stands first in a chain. Element i has the components of element i of each input, under different "
+        "names. An input is a source with an index, index operators and maps. Its records are read when "
+        "positions are planned, one after the other. The record id of an element is its position in `zip`.",
+    .kind = CW_OP_INDEX,
+    .effects.count = CW_COUNT_KNOWN,
+    .attrs = attrs,
+    .index = &map,
+};
