@@ -45,16 +45,14 @@ RELEASES = {
     "Debian 12": Release(
         "bookworm",
         14,
-        "chromium chromium-headless-shell "
-        "libclang-common-14-dev libclang-rt-14-dev lomiri-wallpapers-16.04",
+        "chromium chromium-headless-shell libclang-common-14-dev libclang-rt-14-dev lomiri-wallpapers-16.04",
         "chromium-headless-shell",
         "libclang-rt-14-dev",
     ),
     "Debian 13": Release(
         "trixie",
         19,
-        "chromium chromium-headless-shell "
-        "libclang-common-19-dev libclang-rt-19-dev lomiri-wallpapers-16.04",
+        "chromium chromium-headless-shell libclang-common-19-dev libclang-rt-19-dev lomiri-wallpapers-16.04",
         "chromium-headless-shell",
         "libclang-rt-19-dev",
     ),

@@ -1,10 +1,10 @@
 /*
- * PNG through libpng, row by row: every row is decompressed (its checksum counts), only the requested ones are
- * converted. Interlaced images need all of the raw image. Owns libpng's structs between open and close. Of
- * ancillary chunks only tRNS is read.
+ * PNG through libpng, row by row: every row is decompressed (its checksum counts), only the requested ones
+ * are converted. Interlaced images need all of the raw image. Owns libpng's structs between open and close.
+ * Of ancillary chunks only tRNS is read.
  *
- * libpng reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute lives
- * in their frames, and what they change lies in struct png_reader.
+ * libpng reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute
+ * lives in their frames, and what they change lies in struct png_reader.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -25,8 +25,9 @@ struct png_reader {
     jmp_buf jump;
     const uint8_t *at; /* what is not read yet */
     size_t left;
-    bool has_key;   /* tRNS of a grey or RGB image, and the caller wants alpha */
-    char text[128]; /* of the failure */
+    bool has_key;         /* tRNS of a grey or RGB image, and the caller wants alpha */
+    size_t pixel, stride; /* bytes of a pixel and of a row that libpng gives */
+    char text[128];       /* of the failure */
 };
 
 _Static_assert(sizeof(struct png_reader) <= sizeof(((struct cw_image *)0)->state),
@@ -63,8 +64,8 @@ static void libpng_read(png_structp png, png_bytep to, size_t size)
     p->left -= size;
 }
 
-/* libpng's texts do not distinguish a damaged stream from a failing malloc, which leaves ENOMEM: errno is 0 when a
- * guarded call begins. */
+/* libpng's texts do not distinguish a damaged stream from a failing malloc, which leaves ENOMEM: errno is 0
+ * when a guarded call begins. */
 static int libpng_error(const struct png_reader *p, struct cw_error *err)
 {
     if (errno == ENOMEM)
@@ -119,22 +120,9 @@ static int libpng_open(struct cw_image *im, struct cw_error *err)
     return r;
 }
 
-struct png_job {
-    const struct cw_rect *want;
-    struct cw_convert convert;
-    uint8_t *dst, *raw;
-    size_t stride, raw_stride, pixel; /* pixel: bytes in a raw row */
-};
-
-static void libpng_deliver(const struct png_job *job, int64_t y, const uint8_t *raw)
-{
-    if (y >= job->want->y && y < job->want->y + job->want->h)
-        cw_convert_row(&job->convert, job->dst + (size_t)(y - job->want->y) * job->stride,
-                       raw + (size_t)job->want->x * job->pixel, (size_t)job->want->w);
-}
-
 /* Raw rows are whole bytes or uint16 values: palettes become RGB, or RGBA where they have tRNS. */
-static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *p, const struct png_job *job)
+static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *p,
+                                  const struct cw_image_job *job)
 {
     if (setjmp(p->jump))
         return false;
@@ -149,47 +137,38 @@ static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *
     png_read_update_info(p->png, p->info);
     for (int pass = 1; pass <= passes; pass++)
         for (int64_t y = 0; y < im->file_height; y++) {
-            uint8_t *raw = job->raw + (passes > 1 ? (size_t)y * job->raw_stride : 0);
-            png_read_row(p->png, raw, NULL);
-            if (pass == passes)
-                libpng_deliver(job, y, raw);
+            uint8_t *row = job->scratch + (passes > 1 ? (size_t)y * p->stride : 0);
+            png_read_row(p->png, row, NULL);
+            if (pass == passes && y >= job->want.y && y < job->want.y + job->want.h)
+                cw_image_put(job, y, row + (size_t)job->want.x * p->pixel);
         }
     png_set_benign_errors(p->png, 1);
     png_read_end(p->png, NULL); /* the checksum of the last IDAT, and what follows up to IEND */
     return true;
 }
 
-static int libpng_decode(struct cw_image *im, const struct cw_rect *want,
-                         const struct cw_rect *needed CW_UNUSED, uint8_t *dst, size_t stride,
-                         struct cw_arena *arena, struct cw_error *err)
+static void libpng_plan(struct cw_image *im, struct cw_image_job *job)
 {
     struct png_reader *p = libpng_reader_of(im);
-    struct png_job job = {.want = want, .dst = dst, .stride = stride};
-    job.convert = (struct cw_convert){.from = im->file_channels + p->has_key,
-                                      .to = im->channels,
-                                      .from_wide = im->file_wide,
-                                      .to_wide = im->options.wide};
-    job.pixel = (size_t)job.convert.from * (im->file_wide ? 2 : 1);
-    job.raw_stride = (size_t)im->file_width * job.pixel;
     bool interlaced = png_get_interlace_type(p->png, p->info) != PNG_INTERLACE_NONE;
-    size_t charged = FIXED_BYTES + 4 * job.raw_stride;
-    int r = cw_arena_reserve(arena, charged, "decoding a PNG image", err);
-    if (r < 0)
-        return r;
-    struct cw_arena_mark mark = cw_arena_mark(arena);
-    job.raw = cw_arena_alloc(arena, job.raw_stride * (interlaced ? (size_t)im->file_height : 1), err);
+    job->convert.from = im->file_channels + p->has_key;
+    job->convert.from_wide = im->file_wide;
+    p->pixel = (size_t)job->convert.from * (im->file_wide ? 2 : 1);
+    p->stride = (size_t)im->file_width * p->pixel;
+    job->library_bytes = FIXED_BYTES + 4 * p->stride;
+    job->scratch_bytes = p->stride * (interlaced ? (size_t)im->file_height : 1) + job->rows->slack;
+}
+
+static int libpng_decode(struct cw_image *im, const struct cw_image_job *job, struct cw_error *err)
+{
+    struct png_reader *p = libpng_reader_of(im);
     errno = 0;
-    if (!job.raw)
-        r = err ? err->status : CW_E_MEMORY;
-    else if (!libpng_decode_guarded(im, p, &job))
-        r = libpng_error(p, err);
-    cw_arena_release(arena, mark);
-    cw_arena_unreserve(arena, charged);
-    return r;
+    return libpng_decode_guarded(im, p, job) ? 0 : libpng_error(p, err);
 }
 
 const struct cw_image_codec cw_image_png = {.name = "PNG",
                                             .matches = libpng_matches,
                                             .open = libpng_open,
+                                            .plan = libpng_plan,
                                             .decode = libpng_decode,
                                             .close = libpng_close};
