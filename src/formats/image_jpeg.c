@@ -31,6 +31,7 @@ struct jpeg_reader {
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
     bool reading;        /* jpeg_start_decompress was called: warnings count */
+    int orientation;     /* of the EXIF data; 0: there are none */
     int64_t last_needed; /* iMCU row; -1: none */
     size_t strip_stride; /* bytes of a row of the strip */
     void *entropy;       /* state of our Huffman decoder; NULL: libjpeg's own decodes */
@@ -86,12 +87,25 @@ static bool jpeg_matches(const uint8_t *data, size_t size)
     return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF;
 }
 
+/* Reads the orientation from an APP1 segment; the first EXIF segment counts. */
+static boolean jpeg_on_app1(j_decompress_ptr d)
+{
+    struct jpeg_reader *j = (struct jpeg_reader *)(void *)d;
+    const uint8_t *p = d->src->next_input_byte;
+    size_t left = d->src->bytes_in_buffer, length = left >= 2 ? (size_t)p[0] << 8 | p[1] : 0;
+    if (!j->orientation && length >= 8 && length <= left && memcmp(p + 2, "Exif\0\0", 6) == 0)
+        j->orientation = cw_exif_orientation(p + 8, length - 8);
+    d->src->skip_input_data(d, (long)CW_MAX(length, 2));
+    return TRUE;
+}
+
 static int jpeg_header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t size)
 {
     if (setjmp(j->jump))
         return j->status;
     jpeg_create_decompress(&j->d);
     jpeg_mem_src(&j->d, data, (unsigned long)size);
+    jpeg_set_marker_processor(&j->d, JPEG_APP0 + 1, jpeg_on_app1);
     if (jpeg_read_header(&j->d, TRUE) != JPEG_HEADER_OK)
         return CW_E_RECORD;
     return 0;
@@ -129,8 +143,8 @@ static int jpeg_check(struct cw_image *im, struct cw_error *err)
     im->cmyk = j->d.num_components == 4;
     if (!jpeg_has_eoi(&j->d))
         return cw_error_set(err, CW_E_RECORD, "damaged JPEG: no end-of-image marker");
-    if (im->options.orientation)
-        im->orientation = cw_exif_orientation(im->data, im->size);
+    if (im->options.orientation && j->orientation)
+        im->orientation = j->orientation;
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/macro.h"
+#include "base/text.h"
 
 const char *cw_json_kind_name(enum cw_json_kind kind)
 {
@@ -32,25 +33,6 @@ static const char *scan_space(const char *p, const char *end)
 }
 
 /* ---- strings ---- */
-
-/* Length of the UTF-8 sequence at p that starts with a byte >= 0x80; 0: there is none. */
-static size_t scan_utf8_length(const char *s, const char *end)
-{
-    const uint8_t *p = (const uint8_t *)s;
-    size_t left = (size_t)(end - s), n = p[0] >= 0xc2 && p[0] < 0xe0   ? 2
-                                         : (p[0] & 0xf0) == 0xe0       ? 3
-                                         : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
-                                                                       : 0;
-    if (n == 0 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    /* surrogates, past U+10FFFF */
-    bool beyond = (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf4 && p[1] >= 0x90);
-    return overlong || beyond ? 0 : n;
-}
 
 /* The four hexadecimal digits at p, or -1. */
 static int scan_hex4(const char *p, const char *end)
@@ -100,8 +82,8 @@ static const char *scan_string(const char *p, const char *end, struct cw_json_va
         if (c < 0x20)
             return scan_wrong(f, p, "a control character in a string");
         if (c >= 0x80) {
-            size_t n = scan_utf8_length(p, end);
-            if (n == 0)
+            size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4; /* bytes of a character that begins so */
+            if (n > (size_t)(end - p) || !cw_text_utf8(p, n))
                 return scan_wrong(f, p, "a string that is not UTF-8");
             p += n;
         } else if (c == '\\') {

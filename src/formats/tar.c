@@ -214,32 +214,21 @@ bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8
 
 /* ---- names ---- */
 
-/* A name for people: cut, without control characters. */
-static const char *tar_printable(const char *name, size_t size, char buf[161])
-{
-    size_t n = CW_MIN(size, (size_t)160);
-    for (size_t i = 0; i < n; i++)
-        buf[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
-    buf[n] = 0;
-    return buf;
-}
-
 bool cw_tar_check_name(const char *name, size_t size, char why[CW_TAR_WHY])
 {
-    char buf[161];
+    int shown = (int)CW_MIN(size, (size_t)160);
     if (size == 0)
         return wrong(why, "it has no name");
     if (memchr(name, 0, size))
-        return wrong(why, "its name \"%s\" has a byte 0 in it", tar_printable(name, size, buf));
+        return wrong(why, "its name has a byte 0 after \"%.*s\"", shown, name);
     if (name[0] == '/')
-        return wrong(why, "its name \"%s\" is absolute: expected one below the archive's directory",
-                     tar_printable(name, size, buf));
+        return wrong(why, "its name \"%.*s\" is absolute: expected one below the archive's directory", shown,
+                     name);
     for (const char *p = name, *end = name + size; p < end;) {
         const char *slash = memchr(p, '/', (size_t)(end - p));
         size_t n = (size_t)((slash ? slash : end) - p);
         if (n == 2 && memcmp(p, "..", 2) == 0)
-            return wrong(why, "its name \"%s\" leads out of the archive's directory",
-                         tar_printable(name, size, buf));
+            return wrong(why, "its name \"%.*s\" leads out of the archive's directory", shown, name);
         p += n + 1;
     }
     return true;
