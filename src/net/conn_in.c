@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/limits.h"
@@ -19,13 +18,6 @@
 #define PACKED_BYTES \
     ((size_t)16 << 10) /* of what follows a block, with one call: it may become a thousand times as many */
 #define DISCARD_BYTES ((size_t)64 << 20) /* from a peer that goes on talking after it was cut off */
-
-static void in_close_fds(struct cw_conn_fds *fds)
-{
-    for (size_t i = 0; i < fds->n; i++)
-        close(fds->fd[i]);
-    fds->n = 0;
-}
 
 /* ---- what messages mean to the connection itself ---- */
 
@@ -100,7 +92,7 @@ static bool own_is(const Cachew__Envelope *m)
 }
 
 static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
-                     struct cw_conn_fds *fds, struct cw_error *err)
+                     struct cw_frame_fds *fds, struct cw_error *err)
 {
     int r = 1;
     if (c->state == CONN_SHAKING)
@@ -113,7 +105,7 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
     else if (r >= 0 && fds->n)
         r = cw_error_set(err, CW_E_SERVICE, "descriptors with a message that has none");
-    in_close_fds(fds);
+    cw_frame_close_fds(fds);
     return r;
 }
 
@@ -155,7 +147,7 @@ static int in_frame_done(struct cw_conn *c, struct cw_error *err)
     struct cw_conn_in *in = &c->in;
     const Cachew__Envelope *m = in->envelope;
     void *payload = in->payload;
-    struct cw_conn_fds fds = in->claimed;
+    struct cw_frame_fds fds = in->claimed;
     in->claimed.n = 0;
     in->envelope = NULL;
     in->payload = NULL;
@@ -260,21 +252,32 @@ static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
     return 0;
 }
 
+/* Returns where the part at hand begins in memory. */
+static uint8_t *in_part_memory(struct cw_conn_in *in)
+{
+    switch (in->part) {
+    case IN_HEADER:
+        return in->header;
+    case IN_MESSAGE:
+        return in->message;
+    case IN_BLOCK_HEAD:
+        return in->block_head;
+    case IN_BLOCK:
+        return cw_conn_unpack_memory(in);
+    default:
+        return in->payload;
+    }
+}
+
 /* Returns memory for the rest of the part at hand, or for some of it. */
 static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
 {
     int r = in->part == IN_MESSAGE ? in_grow_message(in, err) : 0;
     if (r < 0)
         return r;
-    uint8_t *part = in->part == IN_HEADER       ? in->header
-                    : in->part == IN_BLOCK_HEAD ? in->block_head
-                    : in->part == IN_PAYLOAD    ? in->payload
-                                                : in->message;
     size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : in_part_size(in)) - in->have;
-    *ret = in->part == IN_BLOCK
-               ? cw_conn_unpack_room(in)
-               : (struct iovec){.iov_base = part + in->have,
-                                .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
+    *ret = (struct iovec){.iov_base = in_part_memory(in) + in->have,
+                          .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
     return 0;
 }
 
@@ -288,11 +291,7 @@ static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct c
     in->offset += n;
     if (in->have < in_part_size(in))
         return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
-    const uint8_t *begin = in->part == IN_HEADER       ? in->header
-                           : in->part == IN_BLOCK_HEAD ? in->block_head
-                           : in->part == IN_BLOCK      ? at + n - in->block
-                                                       : in->message;
-    return in_part_done(c, begin, err);
+    return in_part_done(c, in_part_memory(in), err);
 }
 
 /* Takes frames, and parts of them, from memory. */
@@ -319,10 +318,10 @@ static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct c
 
 /* ---- reading ---- */
 
-static int in_take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes, struct cw_error *err)
+static int in_take_fds(struct cw_conn_in *in, struct cw_frame_fds *fds, size_t bytes, struct cw_error *err)
 {
     if (in->came.n || bytes == 0) {
-        in_close_fds(fds);
+        cw_frame_close_fds(fds);
         return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
     }
     in->came = *fds;
@@ -337,7 +336,7 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
 {
     struct cw_conn_in *in = &c->in;
     struct iovec pieces[2];
-    struct cw_conn_fds fds = {0};
+    struct cw_frame_fds fds = {0};
     size_t n = 0, direct = 0, rest = in_part_size(in) - in->have;
     uint8_t *scratch = cw_loop_scratch(c->loop);
     if (in->part == IN_PAYLOAD || in->part == IN_BLOCK || in->have) {
@@ -432,8 +431,8 @@ void cw_conn_in_deinit(struct cw_conn *c)
     struct cw_conn_in *in = &c->in;
     if (in->payload && c->ops->abandoned)
         c->ops->abandoned(c->user, c, in->payload);
-    in_close_fds(&in->came);
-    in_close_fds(&in->claimed);
+    cw_frame_close_fds(&in->came);
+    cw_frame_close_fds(&in->claimed);
     free(in->message);
     cw_unpacker_free(in->unpacker);
     cw_envelope_deinit(&in->memory);

@@ -110,8 +110,9 @@ static unsigned http_connections(struct cw_http *h)
     return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections;
 }
 
-static void http_run(struct cw_http *h)
+static void http_run(void *arg)
 {
+    struct cw_http *h = arg;
     MHD_UNSIGNED_LONG_LONG ms;
     unsigned n = http_connections(h);
     MHD_run(h->daemon);
@@ -126,11 +127,6 @@ static void http_run(struct cw_http *h)
 }
 
 static void http_on_event(void *arg, int events CW_UNUSED)
-{
-    http_run(arg);
-}
-
-static void http_on_timer(void *arg)
 {
     http_run(arg);
 }
@@ -278,7 +274,7 @@ static int http_start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_er
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
         return cw_error_set(err, CW_E_IO, "no HTTP server at %s: libmicrohttpd has no epoll", h->address);
-    int r = cw_timer_new(l, http_on_timer, h, &h->timer, err);
+    int r = cw_timer_new(l, http_run, h, &h->timer, err);
     if (r >= 0)
         r = cw_watch_new(l, info->epoll_fd, http_on_event, h, &h->watch, err);
     if (r >= 0)

@@ -55,11 +55,6 @@ void cw_pack_state(struct cw_pack_policy *p, uint64_t now_ns, bool busy, bool bl
     p->at_ns = now_ns;
 }
 
-void cw_pack_sent(struct cw_pack_policy *p, size_t raw)
-{
-    p->raw += raw;
-}
-
 bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
 {
     cw_pack_state(p, now_ns, p->busy, p->blocked);

@@ -152,7 +152,7 @@ int cw_socket_listen(const struct cw_address *a, int *ret_fd, unsigned *port, st
     *port = 0;
     if (a->local)
         return socket_listen_path(a, ret_fd, err);
-    r = cw_address_resolve(a, true, &list, err);
+    r = cw_address_resolve(a, AI_PASSIVE, &list, err);
     if (r < 0)
         return r;
     for (struct addrinfo *i = list; i && fd < 0; i = i->ai_next)

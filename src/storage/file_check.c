@@ -75,9 +75,7 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
                             "%s: changed since it was indexed: its content is another, though its size and "
                             "modification time are not",
                             f->path);
-    if (r < 0 && err)
-        *err = why;
-    return r;
+    return r < 0 ? cw_error_copy(err, &why) : r;
 }
 
 int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *err)
@@ -125,8 +123,5 @@ int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_e
 int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err)
 {
     struct cw_error changed = {0};
-    int status = cw_file_check(f, cw_now_ns(), false, &changed);
-    if (status < 0 && err)
-        *err = changed;
-    return status < 0 ? status : r;
+    return cw_file_check(f, cw_now_ns(), false, &changed) < 0 ? cw_error_copy(err, &changed) : r;
 }
