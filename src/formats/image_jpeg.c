@@ -207,19 +207,11 @@ static void jpeg_set_output(const struct cw_image *im, struct jpeg_decompress_st
     d->do_fancy_upsampling = TRUE;
     d->do_block_smoothing = FALSE;
     c->cmyk = im->cmyk && im->options.channels != 0;
-    if (im->cmyk) {
-        d->out_color_space = JCS_CMYK;
-        c->from = 4;
-    } else if (c->to == 4) {
-        d->out_color_space = JCS_EXT_RGBA;
-        c->from = 4;
-    } else if (im->file_channels == 1 && c->to == 1) {
-        d->out_color_space = JCS_GRAYSCALE;
-        c->from = 1;
-    } else {
-        d->out_color_space = JCS_EXT_RGB;
-        c->from = 3;
-    }
+    c->from = im->cmyk || c->to == 4 ? 4 : im->file_channels == 1 && c->to == 1 ? 1 : 3;
+    d->out_color_space = im->cmyk       ? JCS_CMYK
+                         : c->from == 4 ? JCS_EXT_RGBA
+                         : c->from == 1 ? JCS_GRAYSCALE
+                                        : JCS_EXT_RGB;
 }
 
 /* Adobe writes CMYK inverted (and Pillow, as everybody, takes all files to be Adobe's). */

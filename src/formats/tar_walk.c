@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "formats/tar.h"
 
@@ -39,13 +40,8 @@ static int tar_walk_close_sample(struct cw_tar_walk *w, struct cw_error *err)
 
 static int tar_walk_open_sample(struct cw_tar_walk *w, const struct cw_tar_name *name, struct cw_error *err)
 {
-    if (name->key_size > w->key_capacity) {
-        char *p = realloc(w->key, name->key_size);
-        if (!p)
-            return cw_error_nomem(err, name->key_size, "the name of a sample");
-        w->key = p;
-        w->key_capacity = name->key_size;
-    }
+    if (CW_ARRAY_ROOM(w->key, w->key_capacity, name->key_size, "the name of a sample", err) < 0)
+        return CW_E_MEMORY;
     memcpy(w->key, name->key, name->key_size);
     w->key_size = name->key_size;
     w->base.start = w->member;
@@ -90,13 +86,9 @@ static int tar_walk_begin_extended(struct cw_tar_walk *w, struct cw_error *err)
         return tar_walk_damaged(w, err, "it has two extended headers of one kind");
     if (which < 2)
         w->seen[which] = true;
-    if (w->size > w->capacities[which]) {
-        void *p = realloc(w->buffers[which], (size_t)w->size);
-        if (!p)
-            return cw_error_nomem(err, (size_t)w->size, "an extended header");
-        w->buffers[which] = p;
-        w->capacities[which] = (size_t)w->size;
-    }
+    if (CW_ARRAY_ROOM(w->buffers[which], w->capacities[which], (size_t)w->size, "an extended header", err) <
+        0)
+        return CW_E_MEMORY;
     w->state = w->size ? CW_TAR_AT_EXTENDED : CW_TAR_AT_HEADER;
     return 0;
 }

@@ -213,9 +213,9 @@ static void conn_on_timer(void *arg)
 
 static bool conn_wants_writable(const struct cw_conn *c)
 {
-    if (!c->tls || c->tls_state == TLS_BROKEN)
-        return c->out.blocked && c->tls_state != TLS_BROKEN;
-    return (c->out.blocked && !cw_tls_send_wants_readable(c->tls)) || cw_tls_receive_wants_writable(c->tls);
+    if (c->tls_state == TLS_BROKEN)
+        return false;
+    return c->tls ? cw_tls_wants_writable(c->tls, c->out.blocked) : c->out.blocked;
 }
 
 void cw_conn_watch(struct cw_conn *c)
@@ -270,8 +270,8 @@ ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds
 
 void cw_conn_broke(struct cw_conn *c, int errnum)
 {
-    struct cw_error err = {0};
-    if (c->tls && errnum == EPROTO && cw_tls_why(c->tls, &err) < 0 && cw_conn_listens(c)) {
+    struct cw_error err = c->tls && errnum == EPROTO ? *cw_tls_why(c->tls) : (struct cw_error){0};
+    if (err.status < 0 && cw_conn_listens(c)) {
         c->tls_state = TLS_BROKEN;
         conn_set_why(c, &err);
         conn_begin_closing(c, NULL); /* its alert is to arrive */

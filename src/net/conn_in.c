@@ -195,19 +195,21 @@ static int in_payload_done(struct cw_conn *c, struct cw_error *err)
     return r < 0 ? r : in_frame_done(c, err);
 }
 
-static size_t in_part_size(const struct cw_conn_in *in)
+/* Returns where the part at hand belongs in memory; of a message, as much as has come. iov_len: all of its
+ * bytes. */
+static struct iovec in_part(struct cw_conn_in *in)
 {
     switch (in->part) {
     case IN_HEADER:
-        return CW_FRAME_HEADER;
+        return (struct iovec){in->header, CW_FRAME_HEADER};
     case IN_MESSAGE:
-        return in->frame.message;
+        return (struct iovec){in->message, in->frame.message};
     case IN_BLOCK_HEAD:
-        return CW_PACK_HEAD;
+        return (struct iovec){in->block_head, CW_PACK_HEAD};
     case IN_BLOCK:
-        return in->block;
+        return (struct iovec){cw_conn_unpack_memory(in), in->block};
     default:
-        return in->frame.payload;
+        return (struct iovec){in->payload, in->frame.payload};
     }
 }
 
@@ -252,31 +254,15 @@ static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
     return 0;
 }
 
-/* Returns where the part at hand begins in memory. */
-static uint8_t *in_part_memory(struct cw_conn_in *in)
-{
-    switch (in->part) {
-    case IN_HEADER:
-        return in->header;
-    case IN_MESSAGE:
-        return in->message;
-    case IN_BLOCK_HEAD:
-        return in->block_head;
-    case IN_BLOCK:
-        return cw_conn_unpack_memory(in);
-    default:
-        return in->payload;
-    }
-}
-
 /* Returns memory for the rest of the part at hand, or for some of it. */
 static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
 {
     int r = in->part == IN_MESSAGE ? in_grow_message(in, err) : 0;
     if (r < 0)
         return r;
-    size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : in_part_size(in)) - in->have;
-    *ret = (struct iovec){.iov_base = in_part_memory(in) + in->have,
+    struct iovec part = in_part(in);
+    size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : part.iov_len) - in->have;
+    *ret = (struct iovec){.iov_base = (uint8_t *)part.iov_base + in->have,
                           .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
     return 0;
 }
@@ -289,9 +275,10 @@ static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct c
         XXH3_64bits_update(in->hash, at, n);
     in->have += n;
     in->offset += n;
-    if (in->have < in_part_size(in))
+    struct iovec part = in_part(in);
+    if (in->have < part.iov_len)
         return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
-    return in_part_done(c, in_part_memory(in), err);
+    return in_part_done(c, part.iov_base, err);
 }
 
 /* Takes frames, and parts of them, from memory. */
@@ -300,7 +287,7 @@ static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct c
     struct cw_conn_in *in = &c->in;
     int r = 0;
     while (size && r >= 0 && cw_conn_listens(c)) {
-        size_t rest = in_part_size(in) - in->have, n = CW_MIN(rest, size);
+        size_t rest = in_part(in).iov_len - in->have, n = CW_MIN(rest, size);
         struct iovec room;
         if (in->have == 0 && n == rest && in->part != IN_PAYLOAD) { /* whole: used where it lies */
             in->offset += n;
@@ -337,7 +324,7 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
     struct cw_conn_in *in = &c->in;
     struct iovec pieces[2];
     struct cw_frame_fds fds = {0};
-    size_t n = 0, direct = 0, rest = in_part_size(in) - in->have;
+    size_t n = 0, direct = 0, rest = in_part(in).iov_len - in->have;
     uint8_t *scratch = cw_loop_scratch(c->loop);
     if (in->part == IN_PAYLOAD || in->part == IN_BLOCK || in->have) {
         if (in_part_room(in, &pieces[n], err) < 0)
