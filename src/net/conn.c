@@ -159,8 +159,9 @@ static void conn_expire(struct cw_conn *c)
     cw_conn_die(c, c->state == CONN_CLOSING ? NULL : &err);
 }
 
-/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: who sends something large
- * hears nothing else of a peer that only listens, and its own ping would wait behind what it sends. */
+/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: a side that sends
+ * something large hears nothing else of a peer that only listens, and its own ping would wait behind what it
+ * sends. */
 static void conn_keep_alive(struct cw_conn *c)
 {
     uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
@@ -170,7 +171,7 @@ static void conn_keep_alive(struct cw_conn *c)
     if (c->state != CONN_OPEN)
         return;
     uint64_t now = cw_loop_now_ms(c->loop);
-    /* this process stood still, and perhaps the whole machine: who should have asked the peer? */
+    /* this process stood still, and perhaps the whole machine: no ping was sent to the peer */
     if (now >= c->at_ms.due + third)
         c->at_ms.heard = now;
     if (now - c->at_ms.heard >= timeout) {
@@ -248,8 +249,8 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
     return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
 }
 
-/* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and
- * come again for ever. */
+/* A peer that speaks our protocol, but without the TLS that is expected here, would not understand the alert,
+ * and would come again for ever. */
 static void conn_detect_tls(struct cw_conn *c)
 {
     uint8_t first;

@@ -21,7 +21,7 @@
 
 /* ---- what messages mean to the connection itself ---- */
 
-#define MAX_OWN 1024 /* answers that nobody has read: who asks for more is none who reads */
+#define MAX_OWN 1024 /* answers that the peer has not read: one that asks for more does not read */
 
 static void own_on_sent(void *arg)
 {
@@ -99,7 +99,7 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
         r = cw_conn_shake(c, m, err);
     else if (own_is(m))
         r = own_handle(c, m, err);
-    if (r == 1 && c->listener) /* it is of use: nobody takes its place any more */
+    if (r == 1 && c->listener) /* it is of use: no newer connection takes its place */
         cw_listener_forget(c);
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
@@ -162,7 +162,7 @@ static int in_want_payload(struct cw_conn *c, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     if (!c->ops->payload || own_is(in->envelope))
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that nobody expects",
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that is not expected",
                             in->frame.payload);
     if (!in->hash && !(in->hash = XXH3_createState()))
         return cw_error_nomem(err, sizeof(*in->hash), "the hash of a payload");

@@ -150,7 +150,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
 /* ---- sending ---- */
 
 /* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another
- * frame with them: so the receiver knows whose they are. */
+ * frame with them, so that the receiver knows to which frame they belong. */
 static size_t out_gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
 {
     size_t n = 0, offset = o->offset;

@@ -12,7 +12,7 @@
 
 struct resolving {
     uv_getaddrinfo_t request;
-    struct cw_conn *c; /* NULL: nobody waits for it any more */
+    struct cw_conn *c; /* NULL: the connection has ended */
 };
 
 void cw_conn_resolve_cancel(struct cw_conn *c)

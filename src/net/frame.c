@@ -53,7 +53,7 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
         return 0;
     for (size_t i = 0; i < have; i++)
         (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
-    /* an alert, or the greeting of who connects */
+    /* an alert, or the greeting of the side that connects */
     bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3;
     return cw_error_set(err, CW_E_SERVICE,
                         "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32",

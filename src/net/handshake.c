@@ -122,7 +122,7 @@ static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
 {
     if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN ||
         h->version_min > h->version_max) {
-        cw_error_attribute(err, "version", "", ""); /* who is told gives up */
+        cw_error_attribute(err, "version", "", ""); /* a peer that gets this does not try again */
         return cw_error_set(
             err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
             h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);

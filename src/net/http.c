@@ -1,5 +1,5 @@
-/* libmicrohttpd without threads: its epoll descriptor is watched by our loop; who may stay connected for how
- * long is ours to say. */
+/* libmicrohttpd without threads: our loop watches its epoll descriptor. This file decides how long
+ * connections may stay. */
 #include "net/http.h"
 
 #include <arpa/inet.h>
@@ -26,8 +26,8 @@
         UINT64_C(10000000000), \
         cw_patience_silence_ns()) /* for a request and its answer: Prometheus, too, gives up after 10 s */
 #define LEAST_NS \
-    UINT64_C(100000000) /* who has a place keeps it so long in any crowd: what asks at once has asked by \
-                           then, from far away, too */
+    UINT64_C(100000000) /* a connection keeps its place so long in any crowd: a peer that asks at once \
+                           has asked by then, from far away, too */
 /* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no
  * frames around it. */
 #define PAGE_POLICY \
@@ -46,7 +46,7 @@ struct cw_http {
     bool loopback; /* it listens for this machine alone */
 };
 
-/* ---- who may stay ---- */
+/* ---- how long connections stay ---- */
 
 /* A connection: one request and its answer, which have a deadline however much is said meanwhile. */
 struct guest {
@@ -86,7 +86,7 @@ static void guest_on_connection(void *arg, struct MHD_Connection *c, void **gues
 
 /*
  * Ends those that are late and, with all places taken, the oldest. Returns after how long the next one is
- * due; 0: nobody is there. The end of the socket is an event for libmicrohttpd, which runs then, and closes
+ * due; 0: there are none. The end of the socket is an event for libmicrohttpd, which runs then, and closes
  * it.
  */
 static uint64_t http_end_guests(struct cw_http *h)

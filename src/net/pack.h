@@ -34,7 +34,7 @@ int cw_unpacker_new(struct cw_unpacker **ret, struct cw_error *err) _must_check_
 struct cw_unpacker *cw_unpacker_free(struct cw_unpacker *u);
 /* Room for a compressed block. */
 uint8_t *cw_unpacker_room(struct cw_unpacker *u);
-/* Bytes of the block whose head this is, which is to become n raw ones; *stored: they are as they were. < 0:
+/* Bytes of the block with this head, which is to become n raw ones; *stored: they are as they were. < 0:
  * no block has this head. */
 int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool *stored,
                    struct cw_error *err) _must_check_;

@@ -75,20 +75,20 @@ int cw_socket_accept(int fd, struct sockaddr_storage *peer, socklen_t *size)
 
 int cw_socket_peer_process(int fd)
 {
-    struct ucred who;
+    struct ucred peer;
     int process = -1;
     socklen_t size = sizeof(process);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0)
         return process;
-    size = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0
-               ? (int)syscall(SYS_pidfd_open, who.pid, 0)
+    size = sizeof(peer);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0
+               ? (int)syscall(SYS_pidfd_open, peer.pid, 0)
                : -1;
 }
 
 /* ---- listening ---- */
 
-/* A file that an earlier process left: nobody answers there. */
+/* Returns whether an earlier process left this file: no process listens there. */
 static bool socket_is_stale(const struct sockaddr_un *a)
 {
     struct stat st;
