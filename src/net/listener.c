@@ -41,23 +41,10 @@ void cw_listener_forget(struct cw_conn *c)
     l->n_waiting--;
 }
 
-static void listener_remember(struct cw_listener *l, struct cw_conn *c)
-{
-    c->listener = l;
-    cw_list_add(&l->waiting, &c->waiting);
-    l->n_waiting++;
-}
-
 static void listener_on_pause_over(void *arg)
 {
     struct cw_listener *l = arg;
     cw_watch_set(l->watch, 1);
-}
-
-static void listener_pause(struct cw_listener *l)
-{
-    cw_watch_set(l->watch, 0);
-    cw_timer_start(l->pause, PAUSE_NS, 0);
 }
 
 /* Whether there is a place for one more. */
@@ -110,7 +97,9 @@ static int listener_admit(struct cw_listener *l, int fd, const struct sockaddr_s
         cw_conn_drop(c);
         return r;
     }
-    listener_remember(l, c);
+    c->listener = l;
+    cw_list_add(&l->waiting, &c->waiting);
+    l->n_waiting++;
     return 0;
 }
 
@@ -125,7 +114,8 @@ static void listener_on_connection(void *arg, int events CW_UNUSED)
         if (fd == -EAGAIN || fd == -EWOULDBLOCK)
             return;
         if (fd < 0) { /* no descriptors, no memory: it would be readable all the time */
-            listener_pause(l);
+            cw_watch_set(l->watch, 0);
+            cw_timer_start(l->pause, PAUSE_NS, 0);
             return;
         }
         if (listener_admit(l, fd, &peer, size, &err) < 0 && l->ops->refused)
