@@ -23,11 +23,8 @@ static int frame_duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n,
 {
     for (size_t i = 0; i < n; i++) {
         int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
-        if (fd < 0) {
-            int errnum = errno;
-            cw_frame_close_fds(&f->fds);
-            return cw_error_errno(err, CW_E_IO, errnum, "descriptor %d can't be duplicated", fds[i]);
-        }
+        if (fd < 0)
+            return cw_error_errno(err, CW_E_IO, errno, "descriptor %d can't be duplicated", fds[i]);
         f->fds.fd[f->fds.n++] = fd;
     }
     return 0;

@@ -44,15 +44,10 @@ void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
 /* What was deferred until now; not what that defers again, lest nothing is received meanwhile. */
 static void loop_run_deferred(struct cw_loop *l)
 {
-    struct cw_defer *last = CW_UNLIKELY(!l->deferred) ? NULL
-                                                      : (struct cw_defer *)((char *)l->deferred_end -
-                                                                            offsetof(struct cw_defer, next));
-    for (bool more = last != NULL; more;) {
-        struct cw_defer *d = l->deferred;
-        more = d != last;
-        l->deferred = d->next;
-        if (!l->deferred)
-            l->deferred_end = &l->deferred;
+    struct cw_defer *due = CW_STEAL(l->deferred);
+    l->deferred_end = &l->deferred;
+    while (due) {
+        struct cw_defer *d = CW_POP(due);
         d->queued = false;
         d->fn(d->arg);
     }
@@ -77,15 +72,13 @@ static void loop_on_prepare(uv_prepare_t *h)
 static void loop_run_posts(struct cw_loop *l)
 {
     CW_WITH (&l->mutex) {
-        l->running = l->posts;
-        l->posts = NULL;
+        l->running = CW_STEAL(l->posts);
         l->posts_end = &l->posts;
     }
     while (l->running) {
-        struct cw_post *p = l->running;
+        struct cw_post *p = CW_POP(l->running);
         void (*fn)(void *arg) = p->fn;
         void *arg = p->arg;
-        l->running = p->next;
         atomic_store(&p->posted, 0); /* from here on it may be posted again, and be gone */
         fn(arg);
     }
