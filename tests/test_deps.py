@@ -29,7 +29,6 @@ class Release:
     clang: int
     also: str  # names that not all releases have
     browser: str
-    png: str
     sanitizers: str
     lomiri: bool = True
 
@@ -40,26 +39,21 @@ RELEASES = {
         11,
         "chromium libclang-common-11-dev",
         "chromium",
-        "libpng-dev",
         "libclang-common-11-dev",
         lomiri=False,
     ),
     "Debian 12": Release(
         "bookworm",
         14,
-        "chromium chromium-headless-shell libspng-dev "
-        "libclang-common-14-dev libclang-rt-14-dev lomiri-wallpapers-16.04",
+        "chromium chromium-headless-shell libclang-common-14-dev libclang-rt-14-dev lomiri-wallpapers-16.04",
         "chromium-headless-shell",
-        "libspng-dev",
         "libclang-rt-14-dev",
     ),
     "Debian 13": Release(
         "trixie",
         19,
-        "chromium chromium-headless-shell libspng-dev "
-        "libclang-common-19-dev libclang-rt-19-dev lomiri-wallpapers-16.04",
+        "chromium chromium-headless-shell libclang-common-19-dev libclang-rt-19-dev lomiri-wallpapers-16.04",
         "chromium-headless-shell",
-        "libspng-dev",
         "libclang-rt-19-dev",
     ),
     "Ubuntu 22.04": Release(
@@ -67,15 +61,13 @@ RELEASES = {
         14,
         "libclang-common-14-dev lomiri-wallpapers-16.04",
         "",
-        "libpng-dev",
         "libclang-common-14-dev",
     ),
     "Ubuntu 24.04": Release(
         "noble",
         18,
-        "libspng-dev libclang-common-18-dev libclang-rt-18-dev lomiri-wallpapers-16.04",
+        "libclang-common-18-dev libclang-rt-18-dev lomiri-wallpapers-16.04",
         "",
-        "libspng-dev",
         "libclang-rt-18-dev",
     ),
 }
@@ -195,7 +187,7 @@ def release(request):
 
 def wanted(release):
     """What all groups together need on a release."""
-    names = {*EVERYWHERE, release.png, release.sanitizers}
+    names = {*EVERYWHERE, "libpng-dev", release.sanitizers}
     names |= {release.browser} if release.browser else set()
     names |= {"lomiri-wallpapers-16.04"} if release.lomiri else set()
     return sorted(names)
@@ -243,14 +235,14 @@ def test_lists_are_fetched_where_there_are_none(tmp_path, release):
     done = machine.deps("build", "demo", "test", "test-all")
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in machine.read("log")][0] == "update"
-    assert {release.png, release.sanitizers} <= set(machine.read("installed"))
+    assert {"libpng-dev", release.sanitizers} <= set(machine.read("installed"))
 
 
 def test_names_without_lists_are_the_release_s(tmp_path, release):
     """Where nothing may be fetched, the list has names that can be typed."""
     done = Machine(tmp_path, release, lists=False).deps("--no-install", "build", "test", "test-all")
     assert done.returncode == 1
-    assert {release.png, release.sanitizers, "libjpeg-dev"} <= set(done.stderr.split())
+    assert {"libpng-dev", release.sanitizers, "libjpeg-dev"} <= set(done.stderr.split())
 
 
 def test_old_lists_are_fetched_again(tmp_path):
@@ -317,7 +309,7 @@ def test_no_install(tmp_path, release):
         why == "deps: packages are missing, and --no-install forbids to install them. Install them as root:"
     )
     assert line.startswith(f"{BY_HAND}gcc libc6-dev bash ")
-    assert line.endswith(" gcovr") and release.png in line.split()
+    assert line.endswith(" gcovr") and "libpng-dev" in line.split()
     assert machine.read("log") == [] and machine.read("installed") == []
 
 
@@ -398,7 +390,7 @@ def test_list(tmp_path, release):
     assert done.returncode == 0 and done.stderr == ""
     said = {line.split()[0]: line.split(None, 1)[1] for line in done.stdout.splitlines()}
     assert said["libuv1-dev"] == "present (libuv 1.40)"
-    assert said[release.png] == "missing (libspng 0.7 or libpng 1.6)"
+    assert said["libpng-dev"] == "missing (libpng 1.6)"
     assert said["ukui-wallpapers"] == "missing, optional (more photographs)"
     assert machine.read("log") == []
 

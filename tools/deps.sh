@@ -28,7 +28,7 @@ build|jansson 2.13|library jansson 2.13|libjansson-dev
 build|xxHash 0.8|library libxxhash 0.8|libxxhash-dev
 build|zlib|library zlib 1.2.11|zlib1g-dev
 build|libjpeg-turbo 2.0|library libjpeg 2.0|libjpeg-dev
-build|libspng 0.7 or libpng 1.6|png|libspng-dev libpng-dev
+build|libpng 1.6|library libpng 1.6|libpng-dev
 build|libwebp 0.6|library libwebp 0.6|libwebp-dev
 build|libuv 1.40|library libuv 1.40|libuv1-dev
 build|protobuf-c 1.3|library libprotobuf-c 1.3|libprotobuf-c-dev
@@ -42,7 +42,6 @@ demo?|more photographs|photographs 30|ukui-wallpapers
 demo?|more photographs|photographs 30|lomiri-wallpapers-16.04
 test|cmocka 1.1.5|library cmocka 1.1.5|libcmocka-dev
 test-all|clang 11 or later|program clang|clang
-test-all|libpng 1.6|library libpng 1.6|libpng-dev
 test-all|the sanitizers of clang|sanitizers|libclang-rt-NN-dev libclang-common-NN-dev
 test lint python|venv and ensurepip for Python|modules venv ensurepip|python3-venv
 test lint python|certificates of authorities|certificates|ca-certificates
@@ -107,7 +106,6 @@ found() {
         return 1
         ;;
     library) there pkg-config && pkg-config --exists "$1 >= $2" ;;
-    png) found library spng 0.7 || found library libpng 1.6 ;;
     header) compiler && echo "#include <$1>" | "$compiler" -E -x c - >/dev/null 2>&1 ;;
     meson) there "$meson" && not_older "$("$meson" --version 2>/dev/null)" "$1" ;;
     python)

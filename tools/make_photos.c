@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include <jpeglib.h>
-#include <spng.h>
+#include <png.h>
 
 #define DEFAULT_SOURCE "/usr/share/backgrounds"
 
@@ -202,30 +202,41 @@ static const char *decode_jpeg(FILE *f, struct pixels *out, struct jpeg_trap *tr
     return NULL;
 }
 
+static void ignore_warning(png_structp png, png_const_charp text)
+{
+    (void)png;
+    (void)text;
+}
+
 static const char *decode_png(FILE *f, struct pixels *out)
 {
-    struct spng_ihdr header;
-    size_t size;
-    spng_ctx *ctx = spng_ctx_new(0);
-    if (!ctx)
-        return "out of memory";
-    int r = spng_set_png_file(ctx, f);
-    if (!r)
-        r = spng_get_ihdr(ctx, &header);
-    if (!r && too_large(header.width, header.height))
-        r = SPNG_EUSER_HEIGHT;
-    if (!r)
-        r = spng_decoded_image_size(ctx, SPNG_FMT_RGB8, &size);
-    if (!r && !(out->rgb = malloc(size)))
-        r = SPNG_EMEM;
-    if (!r)
-        r = spng_decode_image(ctx, out->rgb, size, SPNG_FMT_RGB8, 0);
-    spng_ctx_free(ctx);
-    if (r)
-        return spng_strerror(r);
-    out->width = (int)header.width;
-    out->height = (int)header.height;
-    return NULL;
+    const char *volatile wrong = "libpng reports invalid data";
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, ignore_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    if (!info)
+        wrong = "out of memory";
+    else if (!setjmp(png_jmpbuf(png))) {
+        png_init_io(png, f);
+        png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+        png_read_info(png, info);
+        uint32_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
+        out->rgb = too_large(width, height) ? NULL : malloc((size_t)width * height * 3);
+        if (!out->rgb)
+            wrong = too_large(width, height) ? "the image is too large" : "out of memory";
+        png_set_expand(png);
+        png_set_strip_16(png);
+        png_set_strip_alpha(png);
+        png_set_gray_to_rgb(png);
+        int passes = png_set_interlace_handling(png);
+        png_read_update_info(png, info);
+        for (uint32_t i = 0; i < (uint32_t)passes * height && out->rgb; i++)
+            png_read_row(png, out->rgb + (size_t)(i % height) * width * 3, NULL);
+        out->width = (int)width;
+        out->height = (int)height;
+        wrong = out->rgb ? NULL : wrong;
+    }
+    png_destroy_read_struct(&png, &info, NULL);
+    return wrong;
 }
 
 /*

@@ -50,7 +50,7 @@ NO_LEAKS = ENVIRONMENT["ASAN_OPTIONS"].replace("detect_leaks=1", "detect_leaks=0
 SANITIZED = {"CACHEW_SANITIZED": "1"}
 # Name of a build: compiler and options. In the sample gcc links AddressSanitizer as a shared library, which
 # Python can load. At -O1 compiling takes half the time, but warnings about text that snprintf may cut are
-# wrong there. One build reads PNG by libpng, as systems without libspng do.
+# wrong there.
 BUILDS = {
     "sample": (
         "gcc",
@@ -63,7 +63,7 @@ BUILDS = {
         ],
     ),
     "gcc": ("gcc", ["-Dpython=true"]),
-    "asan": ("clang", ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlibpng=true"]),
+    "asan": ("clang", ["-Db_sanitize=address,undefined", "-Db_lundef=false"]),
     "tsan": ("clang", ["-Db_sanitize=thread", "-Db_lundef=false"]),
 }
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include <jpeglib.h>
-#include <spng.h>
+#include <png.h>
 #include <webp/decode.h>
 #include <zlib.h>
 
@@ -247,9 +247,9 @@ static void check_libraries(struct check *c)
                *todo = "build with libjpeg-turbo: other libjpegs give other pixels and are slower";
 #endif
     check_set(c, todo ? WARNING : OK, todo,
-              "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d, %s",
+              "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libpng %s, libwebp %d.%d.%d, %s",
               CACHEW_VERSION, jansson_version_str(), xxh / 10000, xxh / 100 % 100, xxh % 100, zlibVersion(),
-              spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255, jpeg);
+              png_get_libpng_ver(NULL), webp >> 16, webp >> 8 & 255, webp & 255, jpeg);
 }
 
 static const struct {

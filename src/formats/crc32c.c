@@ -143,15 +143,10 @@ static void crc32c_init(void)
 #endif
 }
 
-uint32_t cw_crc32c_extend(uint32_t start, const void *data, size_t size)
-{
-    pthread_once(&crc.once, crc32c_init);
-    return ~crc.extend(~start, data, size);
-}
-
 uint32_t cw_crc32c(const void *data, size_t size)
 {
-    return cw_crc32c_extend(0, data, size);
+    pthread_once(&crc.once, crc32c_init);
+    return ~crc.extend(~0u, data, size);
 }
 
 uint32_t cw_crc32c_portable(uint32_t start, const void *data, size_t size)

@@ -6,9 +6,7 @@
 
 /* CRC of size bytes. */
 uint32_t cw_crc32c(const void *data, size_t size);
-/* CRC of what gave crc followed by size bytes; cw_crc32c_extend(0, ...) is cw_crc32c(...). */
-uint32_t cw_crc32c_extend(uint32_t crc, const void *data, size_t size);
-/* The same without hardware: reference for tests. */
+/* CRC of what gave crc (0: nothing) followed by size bytes, without hardware: reference for tests. */
 uint32_t cw_crc32c_portable(uint32_t crc, const void *data, size_t size);
 
 /* The masked form that TFRecord stores, so that a CRC of data that holds CRCs stays good. */

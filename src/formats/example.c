@@ -83,26 +83,51 @@ static const uint8_t *example_read_field(const uint8_t *p, const uint8_t *end, s
     return ret->end;
 }
 
-/* Adds the lists of one Feature message; NULL with *why, else something. */
-static const uint8_t *example_read_feature(const uint8_t *p, const uint8_t *end, struct cw_feature *f,
-                                           const char **why)
+/* Moves the cursor past the next field of this number and of wire type LENGTH: 1; 0 at the end. -1 with *why:
+ * the cursor stands at the malformed field. */
+static int example_next_field(struct cw_example_cursor *c, uint32_t number, struct field *ret,
+                              const char **why)
+{
+    while (c->at < c->end) {
+        const uint8_t *next = example_read_field(c->at, c->end, ret, why);
+        if (!next)
+            return -1;
+        c->at = next;
+        if (ret->wire == LENGTH && ret->number == number)
+            return 1;
+    }
+    return 0;
+}
+
+/* The same for fields inside the outer message's fields of number `outer`. */
+static int example_next_inner(struct cw_example_nested *n, uint32_t outer, uint32_t number, struct field *ret,
+                              const char **why)
+{
+    int r;
+    while ((r = example_next_field(&n->inner, number, ret, why)) == 0 &&
+           (r = example_next_field(&n->outer, outer, ret, why)) == 1)
+        n->inner = (struct cw_example_cursor){ret->data, ret->end};
+    return r;
+}
+
+/* Adds the lists of one Feature message, which is a field of an entry; `after` is the rest of the entry. NULL
+ * with *why, else something. */
+static const uint8_t *example_read_feature(const struct field *feature, struct cw_example_cursor after,
+                                           struct cw_feature *f, const char **why)
 {
     struct field field;
-    while (p < end) {
-        const uint8_t *next = example_read_field(p, end, &field, why);
+    const uint8_t *p = feature->data, *next;
+    for (; p < feature->end; p = next) {
+        next = example_read_field(p, feature->end, &field, why);
         if (!next)
             return NULL;
-        p = next;
         if (field.wire != LENGTH || field.number > CW_FEATURE_INT64)
             continue;
-        if (f->kind == (enum cw_feature_kind)field.number) {
-            f->n_lists++;
-        } else {
-            f->kind = (enum cw_feature_kind)field.number;
-            f->n_lists = 1;
-            f->list = field.data;
-            f->list_end = field.end;
-        }
+        if (f->kind != (enum cw_feature_kind)field.number)
+            f->n_lists = 0;
+        f->kind = (enum cw_feature_kind)field.number;
+        if (f->n_lists++ == 0)
+            f->lists = (struct cw_example_nested){.outer = after, .inner = {p, feature->end}};
     }
     return p;
 }
@@ -111,7 +136,7 @@ static int example_read_entry(const uint8_t *p, const uint8_t *end, struct cw_fe
                               const uint8_t **ret_at, const char **why)
 {
     struct field field;
-    *f = (struct cw_feature){.key = "", .entry = p, .entry_end = end};
+    *f = (struct cw_feature){.key = ""};
     while (p < end) {
         *ret_at = p;
         p = example_read_field(p, end, &field, why);
@@ -121,121 +146,61 @@ static int example_read_entry(const uint8_t *p, const uint8_t *end, struct cw_fe
             f->key = (const char *)field.data;
             f->key_size = (size_t)(field.end - field.data);
         } else if (field.wire == LENGTH && field.number == 2 &&
-                   !example_read_feature(field.data, field.end, f, why)) {
+                   !example_read_feature(&field, (struct cw_example_cursor){p, end}, f, why)) {
             return -1;
         }
     }
-    return 0;
+    return 1;
 }
 
 void cw_example_walk_init(struct cw_example_walk *w, const void *data, size_t size)
 {
     static const uint8_t nothing[1];
     const uint8_t *p = size ? data : nothing;
-    *w = (struct cw_example_walk){.start = p, .at = p, .end = p + size, .features = p, .features_end = p};
-}
-
-static int example_malformed(struct cw_example_walk *w, const uint8_t *at)
-{
-    return w->where = (size_t)(at - w->start), -1;
+    *w = (struct cw_example_walk){.start = p, .features.outer = {p, p + size}};
 }
 
 int cw_example_next(struct cw_example_walk *w, struct cw_feature *ret)
 {
     struct field field;
-    const uint8_t *at, *next;
-    for (;;) {
-        while (w->features < w->features_end) {
-            at = w->features;
-            next = example_read_field(at, w->features_end, &field, &w->why);
-            if (!next)
-                return example_malformed(w, at);
-            w->features = next;
-            if (field.wire != LENGTH || field.number != 1)
-                continue;
-            return example_read_entry(field.data, field.end, ret, &at, &w->why) < 0 ? example_malformed(w, at)
-                                                                                    : 1;
-        }
-        if (w->at == w->end)
-            return 0;
-        at = w->at;
-        next = example_read_field(at, w->end, &field, &w->why);
-        if (!next)
-            return example_malformed(w, at);
-        w->at = next;
-        if (field.wire == LENGTH && field.number == 1) {
-            w->features = field.data;
-            w->features_end = field.end;
-        }
-    }
+    const uint8_t *at;
+    int r = example_next_inner(&w->features, 1, 1, &field, &w->why);
+    at = w->features.inner.at < w->features.inner.end ? w->features.inner.at : w->features.outer.at;
+    if (r == 1)
+        r = example_read_entry(field.data, field.end, ret, &at, &w->why);
+    w->where = (size_t)(at - w->start);
+    return r;
 }
 
 /* ---- values ---- */
 
-/* The lists of a feature, one after another. Entry and features were read once before, so nothing in them can
- * be malformed. */
-struct lists {
-    const struct cw_feature *f;
-    const uint8_t *entry, *feature, *feature_end;
-    unsigned given;
-};
-
-static bool example_next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_end)
-{
-    const struct cw_feature *f = l->f;
-    struct field field;
-    const char *why;
-    if (l->given == f->n_lists)
-        return false;
-    if (f->n_lists == 1) {
-        l->given = 1;
-        *ret = f->list;
-        *ret_end = f->list_end;
-        return true;
-    }
-    if (!l->entry)
-        l->entry = f->entry;
-    for (;;) {
-        while (l->feature < l->feature_end) {
-            l->feature = example_read_field(l->feature, l->feature_end, &field, &why);
-            if (!l->feature)
-                return false;
-            if (field.wire == LENGTH && field.number == (uint32_t)f->kind && field.data >= f->list) {
-                l->given++;
-                *ret = field.data;
-                *ret_end = field.end;
-                return true;
-            }
-        }
-        if (l->entry >= f->entry_end)
-            return false;
-        l->entry = example_read_field(l->entry, f->entry_end, &field, &why);
-        if (!l->entry)
-            return false;
-        if (field.wire == LENGTH && field.number == 2) {
-            l->feature = field.data;
-            l->feature_end = field.end;
-        }
-    }
-}
-
-/* The value fields of a feature, one after another. As lists, but where a value is malformed it ends too,
- * with `bad`. */
+/* The value fields of a feature, one after another. Its lists were read once before, so nothing around the
+ * values can be malformed. Where a value is malformed it ends, with `bad`. */
 struct values {
-    struct lists lists;
-    const uint8_t *at, *end;
+    const struct cw_feature *f;
+    struct cw_example_nested lists; /* the next one and those behind it */
+    struct cw_example_cursor list;  /* what is left of the one at hand */
+    unsigned given;
     bool bad;
 };
+
+static struct values example_values(const struct cw_feature *f)
+{
+    return (struct values){.f = f, .lists = f->lists};
+}
 
 static bool example_next_value(struct values *v, struct field *ret)
 {
     const char *why;
     do {
-        while (v->at == v->end)
-            if (!example_next_list(&v->lists, &v->at, &v->end))
+        while (v->list.at == v->list.end) {
+            if (v->given++ == v->f->n_lists ||
+                example_next_inner(&v->lists, 2, (uint32_t)v->f->kind, ret, &why) <= 0)
                 return false;
-        v->at = example_read_field(v->at, v->end, ret, &why);
-        v->bad = !v->at;
+            v->list = (struct cw_example_cursor){ret->data, ret->end};
+        }
+        v->list.at = example_read_field(v->list.at, v->list.end, ret, &why);
+        v->bad = !v->list.at;
     } while (!v->bad && ret->number != 1);
     return !v->bad;
 }
@@ -255,7 +220,7 @@ static int64_t example_packed_count(enum cw_feature_kind kind, const uint8_t *p,
 
 int64_t cw_feature_count(const struct cw_feature *f)
 {
-    struct values values = {.lists.f = f};
+    struct values values = example_values(f);
     struct field field;
     int64_t n = 0;
     while (example_next_value(&values, &field)) {
@@ -275,7 +240,7 @@ int64_t cw_feature_count(const struct cw_feature *f)
 
 void cw_feature_bytes(const struct cw_feature *f, struct cw_bytes_view *out)
 {
-    struct values values = {.lists.f = f};
+    struct values values = example_values(f);
     struct field field;
     while (example_next_value(&values, &field))
         if (field.wire == LENGTH)
@@ -292,7 +257,7 @@ static float example_load_float(const uint8_t *p)
 
 void cw_feature_floats(const struct cw_feature *f, float *out)
 {
-    struct values values = {.lists.f = f};
+    struct values values = example_values(f);
     struct field field;
     while (example_next_value(&values, &field))
         if (field.wire == LENGTH || field.wire == FIXED32)
@@ -302,7 +267,7 @@ void cw_feature_floats(const struct cw_feature *f, float *out)
 
 void cw_feature_int64s(const struct cw_feature *f, int64_t *out)
 {
-    struct values values = {.lists.f = f};
+    struct values values = example_values(f);
     struct field field;
     while (example_next_value(&values, &field))
         if (field.wire == LENGTH || field.wire == VARINT)

@@ -25,20 +25,29 @@ enum cw_feature_kind {
 
 const char *cw_feature_kind_name(enum cw_feature_kind kind); /* "nothing", "bytes", "float32", "int64" */
 
+/* What is left of a message. */
+struct cw_example_cursor {
+    const uint8_t *at, *end;
+};
+
+/* What is left of a message, and of one inside it, which comes first. */
+struct cw_example_nested {
+    struct cw_example_cursor outer, inner;
+};
+
 struct cw_feature { /* points into the record */
     const char *key;
     size_t key_size;
     enum cw_feature_kind kind;
-    unsigned n_lists;                 /* of that kind, to be taken one after another; nearly always 1 */
-    const uint8_t *list, *list_end;   /* content of the first of them */
-    const uint8_t *entry, *entry_end; /* the map entry, where there are more */
+    unsigned n_lists;               /* of that kind, to be taken one after another; nearly always 1 */
+    struct cw_example_nested lists; /* the map entry and a Feature, from the first of them on */
 };
 
 struct cw_example_walk {
-    const uint8_t *start, *at, *end;        /* the Example; at: after the Features that is being walked */
-    const uint8_t *features, *features_end; /* what is left of it */
-    const char *why;                        /* after -1: what is malformed */
-    size_t where;                           /* and at which byte of the record */
+    const uint8_t *start;
+    struct cw_example_nested features; /* the Example, and its Features */
+    const char *why;                   /* after -1: what is malformed */
+    size_t where;                      /* and at which byte of the record */
 };
 
 void cw_example_walk_init(struct cw_example_walk *w, const void *data, size_t size);

@@ -67,5 +67,6 @@ int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const 
 /* Does nothing to a closed one. */
 void cw_image_close(struct cw_image *im);
 
-/* The EXIF orientation (1..8) in a JPEG file's headers; 1 where there is none or the data are damaged. */
+/* The orientation (1..8) in the TIFF data of a JPEG file's EXIF segment; 1 where there is none or the data
+ * are damaged. */
 int cw_exif_orientation(const uint8_t *data, size_t size);

@@ -22,30 +22,18 @@ static inline uint32_t image_grey(uint32_t r, uint32_t g, uint32_t b)
 /* One pixel of `from` channels to `to` channels. opaque: 255 or 65535. */
 static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_t *d, int to, uint32_t opaque)
 {
-    uint32_t rgba[4];
-    if (cmyk) {
-        uint32_t nk = 255 - s[3];
-        rgba[0] = image_cmyk_mix(s[0], nk);
-        rgba[1] = image_cmyk_mix(s[1], nk);
-        rgba[2] = image_cmyk_mix(s[2], nk);
-        rgba[3] = opaque;
-    } else if (from <= 2) {
-        rgba[0] = rgba[1] = rgba[2] = s[0];
-        rgba[3] = from == 2 ? s[1] : opaque;
-    } else {
-        rgba[0] = s[0];
-        rgba[1] = s[1];
-        rgba[2] = s[2];
-        rgba[3] = from == 4 ? s[3] : opaque;
-    }
+    const bool grey = from <= 2 && !cmyk;
+    uint32_t rgba[4] = {s[0], s[grey ? 0 : 1], s[grey ? 0 : 2], opaque};
+    if (cmyk)
+        for (int k = 0; k < 3; k++)
+            rgba[k] = image_cmyk_mix(s[k], 255 - s[3]);
+    else if (from % 2 == 0) /* with alpha */
+        rgba[3] = s[from - 1];
     if (to <= 2) {
-        d[0] = from <= 2 && !cmyk ? s[0] : image_grey(rgba[0], rgba[1], rgba[2]);
+        d[0] = grey ? s[0] : image_grey(rgba[0], rgba[1], rgba[2]);
         d[1] = rgba[3];
     } else {
-        d[0] = rgba[0];
-        d[1] = rgba[1];
-        d[2] = rgba[2];
-        d[3] = rgba[3];
+        memcpy(d, rgba, sizeof(rgba));
     }
 }
 

@@ -22,6 +22,7 @@
 #define STRIP_OFFSET \
     8 /* rows of the strip begin at odd multiples of 8: those on a multiple of 16 or 32 libjpeg-turbo writes \
          around the cache */
+#define STRIP_BYTES(j) CW_ALIGN_UP((j)->strip_stride *STRIP_ROWS + STRIP_OFFSET, 64)
 #define FIXED_BYTES (96u << 10) /* what a decompressor allocates whatever the size, rounded up */
 
 struct jpeg_reader {
@@ -30,7 +31,10 @@ struct jpeg_reader {
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
     bool reading;        /* jpeg_start_decompress was called: warnings count */
+    int orientation;     /* of the EXIF data; 0: there are none */
     int64_t last_needed; /* iMCU row; -1: none */
+    size_t strip_stride; /* bytes of a row of the strip */
+    void *entropy;       /* state of our Huffman decoder; NULL: libjpeg's own decodes */
     int status;          /* of the failure */
     char text[JMSG_LENGTH_MAX + 64];
 };
@@ -83,12 +87,25 @@ static bool jpeg_matches(const uint8_t *data, size_t size)
     return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF;
 }
 
+/* Reads the orientation from an APP1 segment; the first EXIF segment counts. */
+static boolean jpeg_on_app1(j_decompress_ptr d)
+{
+    struct jpeg_reader *j = (struct jpeg_reader *)(void *)d;
+    const uint8_t *p = d->src->next_input_byte;
+    size_t left = d->src->bytes_in_buffer, length = left >= 2 ? (size_t)p[0] << 8 | p[1] : 0;
+    if (!j->orientation && length >= 8 && length <= left && memcmp(p + 2, "Exif\0\0", 6) == 0)
+        j->orientation = cw_exif_orientation(p + 8, length - 8);
+    d->src->skip_input_data(d, (long)CW_MAX(length, 2));
+    return TRUE;
+}
+
 static int jpeg_header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t size)
 {
     if (setjmp(j->jump))
         return j->status;
     jpeg_create_decompress(&j->d);
     jpeg_mem_src(&j->d, data, (unsigned long)size);
+    jpeg_set_marker_processor(&j->d, JPEG_APP0 + 1, jpeg_on_app1);
     if (jpeg_read_header(&j->d, TRUE) != JPEG_HEADER_OK)
         return CW_E_RECORD;
     return 0;
@@ -126,8 +143,8 @@ static int jpeg_check(struct cw_image *im, struct cw_error *err)
     im->cmyk = j->d.num_components == 4;
     if (!jpeg_has_eoi(&j->d))
         return cw_error_set(err, CW_E_RECORD, "damaged JPEG: no end-of-image marker");
-    if (im->options.orientation)
-        im->orientation = cw_exif_orientation(im->data, im->size);
+    if (im->options.orientation && j->orientation)
+        im->orientation = j->orientation;
     return 0;
 }
 
@@ -184,44 +201,18 @@ static bool jpeg_region_is_exact(const struct jpeg_decompress_struct *d)
     return true;
 }
 
-static void jpeg_set_output(const struct cw_image *im, struct jpeg_decompress_struct *d,
-                            struct cw_convert *ret)
+static void jpeg_set_output(const struct cw_image *im, struct jpeg_decompress_struct *d, struct cw_convert *c)
 {
-    int to = im->channels;
     d->dct_method = JDCT_ISLOW;
     d->do_fancy_upsampling = TRUE;
     d->do_block_smoothing = FALSE;
-    int from;
-    if (im->cmyk) {
-        d->out_color_space = JCS_CMYK;
-        from = 4;
-    } else if (to == 4) {
-        d->out_color_space = JCS_EXT_RGBA;
-        from = 4;
-    } else if (im->file_channels == 1 && to == 1) {
-        d->out_color_space = JCS_GRAYSCALE;
-        from = 1;
-    } else {
-        d->out_color_space = JCS_EXT_RGB;
-        from = 3;
-    }
-    *ret = (struct cw_convert){
-        .from = from, .to = to, .to_wide = im->options.wide, .cmyk = im->cmyk && im->options.channels != 0};
+    c->cmyk = im->cmyk && im->options.channels != 0;
+    c->from = im->cmyk || c->to == 4 ? 4 : im->file_channels == 1 && c->to == 1 ? 1 : 3;
+    d->out_color_space = im->cmyk       ? JCS_CMYK
+                         : c->from == 4 ? JCS_EXT_RGBA
+                         : c->from == 1 ? JCS_GRAYSCALE
+                                        : JCS_EXT_RGB;
 }
-
-struct jpeg_job {
-    struct cw_rect want;
-    struct cw_convert convert;
-    const struct cw_image_rows *rows; /* where rows go, or NULL: to dst */
-    uint8_t *dst;
-    size_t stride;
-    uint8_t *converted; /* a row for `rows` where a conversion is needed, else NULL */
-    uint8_t *strip;     /* STRIP_ROWS rows of strip_stride bytes */
-    size_t strip_stride;
-    void *entropy;     /* state of our Huffman decoder; NULL: libjpeg's own decodes */
-    JDIMENSION left;   /* column of the image in the strip's first pixel */
-    bool copy, direct; /* rows need no conversion; they go straight into dst */
-};
 
 /* Adobe writes CMYK inverted (and Pillow, as everybody, takes all files to be Adobe's). */
 static void jpeg_invert(uint8_t *p, size_t n)
@@ -230,42 +221,29 @@ static void jpeg_invert(uint8_t *p, size_t n)
         p[i] = (uint8_t)(255 - p[i]);
 }
 
-static void jpeg_deliver(const struct jpeg_job *job, const struct jpeg_decompress_struct *d, int64_t row,
-                         uint8_t *pixels)
+/* left: column of the image in the first pixel of the strip, which has room for STRIP_ROWS rows. */
+static void jpeg_read_rows(struct jpeg_reader *j, const struct cw_image_job *job, uint8_t *strip,
+                           JDIMENSION left)
 {
+    struct jpeg_decompress_struct *d = &j->d;
     size_t px = (size_t)d->output_components;
-    uint8_t *from = pixels + ((size_t)job->want.x - job->left) * px;
-    if (d->out_color_space == JCS_CMYK)
-        jpeg_invert(from, (size_t)job->want.w * px);
-    if (job->direct)
-        return;
-    int64_t y = row - job->want.y;
-    uint8_t *to = job->rows ? job->converted : job->dst + (size_t)y * job->stride;
-    if (!job->copy)
-        cw_convert_row(&job->convert, to, from, (size_t)job->want.w);
-    else if (!job->rows)
-        memcpy(to, from, (size_t)job->want.w * px);
-    if (job->rows)
-        job->rows->put(job->rows->arg, y, job->copy ? from : to);
-}
-
-static void jpeg_read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
-{
     const int64_t end = job->want.y + job->want.h;
     JSAMPROW rows[STRIP_ROWS];
+    for (JDIMENSION i = 0; i < STRIP_ROWS; i++)
+        rows[i] = strip + i * j->strip_stride;
     while ((int64_t)d->output_scanline < end) {
         int64_t y = d->output_scanline;
-        JDIMENSION n = (JDIMENSION)CW_MIN(end - y, STRIP_ROWS);
-        for (JDIMENSION i = 0; i < n; i++)
-            rows[i] = job->direct ? job->dst + (size_t)(y - job->want.y + i) * job->stride
-                                  : job->strip + i * job->strip_stride;
-        JDIMENSION got = jpeg_read_scanlines(d, rows, n);
-        for (JDIMENSION i = 0; i < got; i++)
-            jpeg_deliver(job, d, y + i, rows[i]);
+        JDIMENSION got = jpeg_read_scanlines(d, rows, (JDIMENSION)CW_MIN(end - y, STRIP_ROWS));
+        for (JDIMENSION i = 0; i < got; i++) {
+            uint8_t *pixels = rows[i] + ((size_t)job->want.x - left) * px;
+            if (d->out_color_space == JCS_CMYK)
+                jpeg_invert(pixels, (size_t)job->want.w * px);
+            cw_image_put(job, y + i, pixels);
+        }
     }
 }
 
-static int jpeg_decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
+static int jpeg_decode_guarded(struct jpeg_reader *j, const struct cw_image_job *job)
 {
     struct jpeg_decompress_struct *d = &j->d;
     if (setjmp(j->jump))
@@ -279,78 +257,48 @@ static int jpeg_decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
         width = (JDIMENSION)CW_MIN(job->want.x + job->want.w + MARGIN, (int64_t)d->output_width) - left;
         jpeg_crop_scanline(d, &left, &width);
     }
-    if (job->entropy)
-        cw_jpeg_entropy_install(d, job->entropy, left, width);
-    job->left = left;
-    job->direct = job->copy && !job->rows && left == (JDIMENSION)job->want.x &&
-                  width == (JDIMENSION)job->want.w;
-    JSAMPROW row = job->strip;
+    if (j->entropy)
+        cw_jpeg_entropy_install(d, j->entropy, left, width);
+    JSAMPROW row = job->scratch + STRIP_OFFSET;
     if (exact && job->want.y > 0)
         jpeg_skip_scanlines(d, (JDIMENSION)job->want.y);
     while ((int64_t)d->output_scanline < job->want.y)
         jpeg_read_scanlines(d, &row, 1);
-    jpeg_read_rows(job, d);
+    jpeg_read_rows(j, job, row, left);
     /* What else is needed is read for its damage alone. */
     while (d->output_scanline < d->output_height && (int64_t)d->input_iMCU_row <= j->last_needed)
         jpeg_read_scanlines(d, &row, 1);
     return 0;
 }
 
-/* The job but for the strip, which is made here. */
-static int jpeg_run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_rect *needed,
-                        struct cw_arena *arena, struct cw_error *err)
+static void jpeg_plan(struct cw_image *im, struct cw_image_job *job)
 {
     struct jpeg_reader *j = jpeg_reader_of(im);
     jpeg_set_output(im, &j->d, &job->convert);
-    job->copy = cw_convert_is_copy(&job->convert);
-    j->last_needed = needed->h > 0 ? (needed->y + needed->h - 1) / (j->d.max_v_samp_factor * DCTSIZE) : -1;
+    j->last_needed = job->needed.h > 0
+                         ? (job->needed.y + job->needed.h - 1) / (j->d.max_v_samp_factor * DCTSIZE)
+                         : -1;
     j->progress.progress_monitor = jpeg_progress;
     j->d.progress = &j->progress;
+    j->strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job->convert.from + job->rows->slack, 64);
+    job->library_bytes = jpeg_decode_bytes(&j->d);
+    job->scratch_bytes = STRIP_BYTES(j) + (cw_jpeg_entropy_fits(&j->d) ? cw_jpeg_entropy_bytes() : 0);
+}
 
-    size_t charged = jpeg_decode_bytes(&j->d);
-    int r = cw_arena_reserve(arena, charged, "decoding a JPEG image", err);
+static int jpeg_decode(struct cw_image *im, const struct cw_image_job *job, struct cw_error *err)
+{
+    struct jpeg_reader *j = jpeg_reader_of(im);
+    j->entropy = cw_jpeg_entropy_fits(&j->d) ? job->scratch + STRIP_BYTES(j) : NULL;
+    int r = jpeg_decode_guarded(j, job);
     if (r < 0)
-        return r;
-    struct cw_arena_mark mark = cw_arena_mark(arena);
-    size_t slack = job->rows ? job->rows->slack : 0, px = (size_t)im->channels * (im->options.wide ? 2 : 1);
-    job->strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job->convert.from + slack, 64);
-    job->strip = cw_arena_alloc(arena, job->strip_stride * STRIP_ROWS + STRIP_OFFSET, err);
-    if (job->strip && job->rows && !job->copy)
-        job->converted = cw_arena_alloc(arena, (size_t)job->want.w * px + slack, err);
-    bool ours = cw_jpeg_entropy_fits(&j->d);
-    if (ours)
-        job->entropy = cw_arena_alloc(arena, cw_jpeg_entropy_bytes(), err);
-    if (!job->strip || (job->rows && !job->copy && !job->converted) || (ours && !job->entropy)) {
-        r = err ? err->status : CW_E_MEMORY;
-    } else {
-        job->strip += STRIP_OFFSET;
-        r = jpeg_decode_guarded(j, job);
-        if (r < 0)
-            cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
-        jpeg_abort_decompress(&j->d); /* frees what it allocated for this image */
-    }
-    cw_arena_release(arena, mark);
-    cw_arena_unreserve(arena, charged);
+        cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
+    jpeg_abort_decompress(&j->d); /* frees what it allocated for this image */
     return r;
-}
-
-static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
-                       uint8_t *dst, size_t stride, struct cw_arena *arena, struct cw_error *err)
-{
-    struct jpeg_job job = {.want = *want, .dst = dst, .stride = stride};
-    return jpeg_run_job(im, &job, needed, arena, err);
-}
-
-static int jpeg_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
-                            const struct cw_image_rows *rows, struct cw_arena *arena, struct cw_error *err)
-{
-    struct jpeg_job job = {.want = *want, .rows = rows};
-    return jpeg_run_job(im, &job, needed, arena, err);
 }
 
 const struct cw_image_codec cw_image_jpeg = {.name = "JPEG",
                                              .matches = jpeg_matches,
                                              .open = jpeg_open,
+                                             .plan = jpeg_plan,
                                              .decode = jpeg_decode,
-                                             .decode_rows = jpeg_decode_rows,
                                              .close = jpeg_close};

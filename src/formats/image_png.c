@@ -1,269 +1,174 @@
 /*
- * PNG through libspng, row by row: every row is decompressed (its checksum counts), only the requested ones
- * are unpacked. Interlaced images need all of the raw image. Owns the libspng context between open and close.
+ * PNG through libpng, row by row: every row is decompressed (its checksum counts), only the requested ones
+ * are converted. Interlaced images need all of the raw image. Owns libpng's structs between open and close.
+ * Of ancillary chunks only tRNS is read.
+ *
+ * libpng reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute
+ * lives in their frames, and what they change lies in struct png_reader.
  */
 #include <errno.h>
+#include <setjmp.h>
+#include <stdio.h>
 #include <string.h>
 
-#include <spng.h>
+#include <png.h>
 
 #include "formats/image_codec.h"
 
-/* What ancillary chunks (profiles, texts) may take: far more than any camera writes, far less than a bomb. */
+/* Bytes of an ancillary chunk (a profile, a text): far more than any camera writes, far less than a bomb. */
 #define CHUNK_BYTES ((size_t)8 << 20)
-#define CACHE_BYTES ((size_t)16 << 20)
-#define FIXED_BYTES ((size_t)96 << 10) /* context, zlib's window and tables */
+#define FIXED_BYTES ((size_t)96 << 10) /* libpng's structs, zlib's window and tables */
 
 struct png_reader {
-    spng_ctx *ctx;
-    struct spng_ihdr ihdr;
-    uint8_t palette[256][4]; /* RGBA */
-    bool has_key;            /* tRNS of a grey or RGB image */
-    uint16_t key[3];         /* at the file's depth */
+    png_structp png;
+    png_infop info;
+    jmp_buf jump;
+    const uint8_t *at; /* what is not read yet */
+    size_t left;
+    bool has_key;         /* tRNS of a grey or RGB image, and the caller wants alpha */
+    size_t pixel, stride; /* bytes of a pixel and of a row that libpng gives */
+    char text[128];       /* of the failure */
 };
 
 _Static_assert(sizeof(struct png_reader) <= sizeof(((struct cw_image *)0)->state),
                "struct cw_image.state is too small");
 
-static struct png_reader *png_reader_of(struct cw_image *im)
+static struct png_reader *libpng_reader_of(struct cw_image *im)
 {
     return (struct png_reader *)(void *)im->state;
 }
 
-static bool png_matches(const uint8_t *data, size_t size)
+static bool libpng_matches(const uint8_t *data, size_t size)
 {
     return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
 }
 
-/* libspng does not distinguish a damaged stream from zlib running out of memory, but a failing malloc leaves
- * ENOMEM: errno is 0 when a call begins. */
-static int png_error(int e, struct cw_error *err)
+static _Noreturn void libpng_fail(png_structp png, png_const_charp text)
 {
-    if (e == SPNG_EMEM || e == SPNG_EZLIB_INIT || errno == ENOMEM)
-        return cw_error_set(err, CW_E_MEMORY, "libspng: out of memory");
-    return cw_error_set(err, CW_E_RECORD, "damaged PNG: %s", spng_strerror(e));
+    struct png_reader *p = png_get_error_ptr(png);
+    snprintf(p->text, sizeof(p->text), "%s", text);
+    longjmp(p->jump, 1);
 }
 
-static void png_close(struct cw_image *im)
+static void libpng_warn(png_structp png CW_UNUSED, png_const_charp text CW_UNUSED)
 {
-    spng_ctx_free(png_reader_of(im)->ctx);
 }
 
-/* Palette and transparency; says how many channels the file has. */
-static int png_colours(struct cw_image *im, struct png_reader *p, struct cw_error *err)
+static void libpng_read(png_structp png, png_bytep to, size_t size)
 {
-    struct spng_trns trns;
-    int e = spng_get_trns(p->ctx, &trns);
-    bool has_trns = e == 0;
-    if (e && e != SPNG_ECHUNKAVAIL)
-        return png_error(e, err);
-    switch (p->ihdr.color_type) {
-    case SPNG_COLOR_TYPE_GRAYSCALE:
-        p->has_key = has_trns;
-        p->key[0] = trns.gray;
-        im->file_channels = 1;
-        break;
-    case SPNG_COLOR_TYPE_TRUECOLOR:
-        p->has_key = has_trns;
-        memcpy(p->key, (uint16_t[]){trns.red, trns.green, trns.blue}, sizeof(p->key));
-        im->file_channels = 3;
-        break;
-    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA:
-        im->file_channels = 2;
-        break;
-    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA:
-        im->file_channels = 4;
-        break;
-    default: {
-        struct spng_plte plte;
-        e = spng_get_plte(p->ctx, &plte);
-        if (e)
-            return png_error(e, err);
-        for (uint32_t i = 0; i < 256; i++) {
-            const struct spng_plte_entry *c = &plte.entries[i];
-            bool there = i < plte.n_entries;
-            p->palette[i][0] = there ? c->red : 0;
-            p->palette[i][1] = there ? c->green : 0;
-            p->palette[i][2] = there ? c->blue : 0;
-            p->palette[i][3] = has_trns && i < trns.n_type3_entries ? trns.type3_alpha[i] : 255;
-        }
-        im->file_channels = has_trns ? 4 : 3;
-    }
-    }
-    if (im->options.channels != 4)
-        p->has_key = false;
-    return 0;
+    struct png_reader *p = png_get_io_ptr(png);
+    if (size > p->left)
+        png_error(png, "end of file");
+    memcpy(to, p->at, size);
+    p->at += size;
+    p->left -= size;
 }
 
-static int png_headers(struct cw_image *im, struct png_reader *p, struct cw_error *err)
+/* libpng's texts do not distinguish a damaged stream from a failing malloc, which leaves ENOMEM: errno is 0
+ * when a guarded call begins. */
+static int libpng_error(const struct png_reader *p, struct cw_error *err)
 {
-    int e = spng_set_chunk_limits(p->ctx, CHUNK_BYTES, CACHE_BYTES);
-    if (!e)
-        e = spng_set_crc_action(p->ctx, SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
-    if (!e)
-        e = spng_set_png_buffer(p->ctx, im->data, im->size);
-    if (!e)
-        e = spng_get_ihdr(p->ctx, &p->ihdr);
-    if (e)
-        return png_error(e, err);
-    im->file_height = p->ihdr.height;
-    im->file_width = p->ihdr.width;
-    im->file_wide = p->ihdr.bit_depth == 16;
-    int r = cw_image_check_size(im, err);
-    return r < 0 ? r : png_colours(im, p, err);
+    if (errno == ENOMEM)
+        return cw_error_set(err, CW_E_MEMORY, "libpng: out of memory");
+    return cw_error_set(err, CW_E_RECORD, "damaged PNG: %s", p->text);
 }
 
-static int png_open(struct cw_image *im, struct cw_error *err)
+static void libpng_close(struct cw_image *im)
 {
-    struct png_reader *p = png_reader_of(im);
+    struct png_reader *p = libpng_reader_of(im);
+    png_destroy_read_struct(&p->png, &p->info, NULL);
+}
+
+/* Reads everything before the pixels. False: it failed. */
+static bool libpng_headers_guarded(struct png_reader *p)
+{
+    if (setjmp(p->jump))
+        return false;
+    p->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, p, libpng_fail, libpng_warn);
+    p->info = p->png ? png_create_info_struct(p->png) : NULL;
+    if (!p->info)
+        return false;
+    png_set_read_fn(p->png, p, libpng_read);
+    png_set_user_limits(p->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* max_pixels is the limit */
+    png_set_chunk_malloc_max(p->png, CHUNK_BYTES);
+    png_set_keep_unknown_chunks(p->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all that can be ignored */
+    png_read_info(p->png, p->info);
+    return true;
+}
+
+static int libpng_open(struct cw_image *im, struct cw_error *err)
+{
+    struct png_reader *p = libpng_reader_of(im);
     memset(p, 0, sizeof(*p));
+    p->at = im->data;
+    p->left = im->size;
     errno = 0;
-    p->ctx = spng_ctx_new(0);
-    if (!p->ctx)
-        return cw_error_nomem(err, 0, "a PNG decoder");
-    int r = png_headers(im, p, err);
+    int r = libpng_headers_guarded(p) ? 0 : libpng_error(p, err);
+    if (r >= 0) {
+        bool palette = png_get_color_type(p->png, p->info) == PNG_COLOR_TYPE_PALETTE;
+        int channels = png_get_channels(p->png, p->info);
+        bool transparent = png_get_valid(p->png, p->info, PNG_INFO_tRNS);
+        im->file_height = png_get_image_height(p->png, p->info);
+        im->file_width = png_get_image_width(p->png, p->info);
+        im->file_wide = png_get_bit_depth(p->png, p->info) == 16;
+        im->file_channels = palette ? 3 + transparent : channels;
+        p->has_key = transparent && !palette && im->options.channels == 4;
+        r = cw_image_check_size(im, err);
+    }
     if (r < 0)
-        spng_ctx_free(p->ctx);
+        libpng_close(im);
     return r;
 }
 
-/* Values per pixel as they lie in the file. */
-static unsigned png_samples(const struct spng_ihdr *h)
+/* Raw rows are whole bytes or uint16 values: palettes become RGB, or RGBA where they have tRNS. */
+static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *p,
+                                  const struct cw_image_job *job)
 {
-    switch (h->color_type) {
-    case SPNG_COLOR_TYPE_TRUECOLOR:
-        return 3;
-    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA:
-        return 2;
-    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA:
-        return 4;
-    default:
-        return 1;
-    }
-}
-
-static inline unsigned png_packed_value(const uint8_t *raw, size_t i, unsigned bits)
-{
-    size_t at = i * bits;
-    return (unsigned)raw[at >> 3] >> (8 - bits - (at & 7)) & ((1u << bits) - 1);
-}
-
-/* n pixels from column x on of a row as in the file, to as many of `channels` whole bytes (or uint16). With a
- * transparent colour the result is RGBA. */
-static void png_unpack(const struct png_reader *p, const uint8_t *raw, size_t x, size_t n, void *out,
-                       int channels)
-{
-    unsigned bits = p->ihdr.bit_depth, samples = png_samples(&p->ihdr);
-    uint8_t *o8 = out;
-    uint16_t *o16 = out;
-    if (p->ihdr.color_type == SPNG_COLOR_TYPE_INDEXED) {
-        for (size_t i = 0; i < n; i++, o8 += channels)
-            memcpy(o8, p->palette[png_packed_value(raw, x + i, bits)], (size_t)channels);
-        return;
-    }
-    if (!p->has_key && bits >= 8) {
-        memcpy(out, raw + x * samples * (bits / 8), n * samples * (bits / 8));
-        return;
-    }
-    unsigned scale = bits >= 8 ? 1 : 255 / ((1u << bits) - 1);
-    for (size_t i = 0; i < n; i++) {
-        unsigned v[3] = {0}, opaque = bits == 16 ? 65535 : 255;
-        for (unsigned k = 0; k < samples; k++) {
-            size_t at = (x + i) * samples + k;
-            uint16_t wide = 0;
-            if (bits == 16)
-                memcpy(&wide, raw + at * 2, 2);
-            v[k] = bits == 16 ? wide : png_packed_value(raw, at, bits);
+    if (setjmp(p->jump))
+        return false;
+    if (p->has_key || png_get_color_type(p->png, p->info) == PNG_COLOR_TYPE_PALETTE)
+        png_set_expand(p->png);
+    else
+        png_set_expand_gray_1_2_4_to_8(p->png);
+    if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+        png_set_swap(p->png);
+    int passes = png_set_interlace_handling(p->png);
+    png_set_benign_errors(p->png, 0); /* a compressed stream that does not end as it should is damage */
+    png_read_update_info(p->png, p->info);
+    for (int pass = 1; pass <= passes; pass++)
+        for (int64_t y = 0; y < im->file_height; y++) {
+            uint8_t *row = job->scratch + (passes > 1 ? (size_t)y * p->stride : 0);
+            png_read_row(p->png, row, NULL);
+            if (pass == passes && y >= job->want.y && y < job->want.y + job->want.h)
+                cw_image_put(job, y, row + (size_t)job->want.x * p->pixel);
         }
-        if (!p->has_key) {
-            o8[i] = (uint8_t)(v[0] * scale);
-            continue;
-        }
-        bool clear = v[0] == p->key[0] && (samples == 1 || (v[1] == p->key[1] && v[2] == p->key[2]));
-        unsigned rgba[4] = {v[0] * scale, v[samples == 3] * scale, v[samples == 3 ? 2 : 0] * scale,
-                            clear ? 0 : opaque};
-        for (int k = 0; k < 4; k++) {
-            if (bits == 16)
-                o16[4 * i + (size_t)k] = (uint16_t)rgba[k];
-            else
-                o8[4 * i + (size_t)k] = (uint8_t)rgba[k];
-        }
-    }
+    png_set_benign_errors(p->png, 1);
+    png_read_end(p->png, NULL); /* the checksum of the last IDAT, and what follows up to IEND */
+    return true;
 }
 
-struct png_job {
-    const struct cw_rect *want;
-    struct cw_convert convert;
-    uint8_t *dst, *raw, *unpacked;
-    size_t stride, raw_stride;
-};
-
-static void png_deliver(const struct png_job *job, const struct png_reader *p, int64_t y, const uint8_t *raw)
+static void libpng_plan(struct cw_image *im, struct cw_image_job *job)
 {
-    if (y < job->want->y || y >= job->want->y + job->want->h)
-        return;
-    size_t n = (size_t)job->want->w;
-    uint8_t *to = job->dst + (size_t)(y - job->want->y) * job->stride;
-    bool copy = cw_convert_is_copy(&job->convert);
-    png_unpack(p, raw, (size_t)job->want->x, n, copy ? to : job->unpacked, job->convert.from);
-    if (!copy)
-        cw_convert_row(&job->convert, to, job->unpacked, n);
+    struct png_reader *p = libpng_reader_of(im);
+    bool interlaced = png_get_interlace_type(p->png, p->info) != PNG_INTERLACE_NONE;
+    job->convert.from = im->file_channels + p->has_key;
+    job->convert.from_wide = im->file_wide;
+    p->pixel = (size_t)job->convert.from * (im->file_wide ? 2 : 1);
+    p->stride = (size_t)im->file_width * p->pixel;
+    job->library_bytes = FIXED_BYTES + 4 * p->stride;
+    job->scratch_bytes = p->stride * (interlaced ? (size_t)im->file_height : 1) + job->rows->slack;
 }
 
-static int png_rows(const struct png_job *job, struct png_reader *p, struct cw_error *err)
+static int libpng_decode(struct cw_image *im, const struct cw_image_job *job, struct cw_error *err)
 {
-    bool interlaced = p->ihdr.interlace_method != 0;
+    struct png_reader *p = libpng_reader_of(im);
     errno = 0;
-    int e = spng_decode_image(p->ctx, NULL, 0, SPNG_FMT_PNG, SPNG_DECODE_PROGRESSIVE);
-    while (!e) {
-        struct spng_row_info info;
-        e = spng_get_row_info(p->ctx, &info);
-        if (e)
-            break;
-        uint8_t *raw = job->raw + (interlaced ? info.row_num * job->raw_stride : 0);
-        e = spng_decode_row(p->ctx, raw, job->raw_stride);
-        if ((!e || e == SPNG_EOI) && !interlaced)
-            png_deliver(job, p, info.row_num, raw);
-    }
-    if (e == SPNG_EOI)
-        e = spng_decode_chunks(p->ctx); /* the checksum of the last IDAT, and what follows up to IEND */
-    if (e)
-        return png_error(e, err);
-    if (interlaced)
-        for (int64_t y = job->want->y; y < job->want->y + job->want->h; y++)
-            png_deliver(job, p, y, job->raw + (size_t)y * job->raw_stride);
-    return 0;
+    return libpng_decode_guarded(im, p, job) ? 0 : libpng_error(p, err);
 }
 
-static int png_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed CW_UNUSED,
-                      uint8_t *dst, size_t stride, struct cw_arena *arena, struct cw_error *err)
-{
-    struct png_reader *p = png_reader_of(im);
-    struct png_job job = {.want = want, .dst = dst, .stride = stride};
-    job.convert = (struct cw_convert){.from = p->has_key ? 4 : im->file_channels,
-                                      .to = im->channels,
-                                      .from_wide = im->file_wide,
-                                      .to_wide = im->options.wide};
-    job.raw_stride = ((size_t)im->file_width * png_samples(&p->ihdr) * p->ihdr.bit_depth + 7) / 8;
-    size_t raw_bytes = job.raw_stride * (p->ihdr.interlace_method ? (size_t)im->file_height : 1);
-    size_t charged = FIXED_BYTES + 4 * job.raw_stride;
-    int r = cw_arena_reserve(arena, charged, "decoding a PNG image", err);
-    if (r < 0)
-        return r;
-    struct cw_arena_mark mark = cw_arena_mark(arena);
-    job.raw = cw_arena_alloc(arena, raw_bytes, err);
-    job.unpacked = job.raw ? cw_arena_alloc(arena, (size_t)want->w * 8, err) : NULL;
-    if (!job.unpacked) {
-        r = err ? err->status : CW_E_MEMORY;
-    } else {
-        if (p->ihdr.interlace_method)
-            memset(job.raw, 0, raw_bytes); /* libspng ors packed pixels in */
-        r = png_rows(&job, p, err);
-    }
-    cw_arena_release(arena, mark);
-    cw_arena_unreserve(arena, charged);
-    return r;
-}
-
-const struct cw_image_codec cw_image_png = {
-    .name = "PNG", .matches = png_matches, .open = png_open, .decode = png_decode, .close = png_close};
+const struct cw_image_codec cw_image_png = {.name = "PNG",
+                                            .matches = libpng_matches,
+                                            .open = libpng_open,
+                                            .plan = libpng_plan,
+                                            .decode = libpng_decode,
+                                            .close = libpng_close};

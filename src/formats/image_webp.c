@@ -64,36 +64,28 @@ static int webp_pixels(const struct cw_image *im, int channels, uint8_t *out, si
     return e == VP8_STATUS_OK ? 0 : webp_error(e, err);
 }
 
-static int webp_decode(struct cw_image *im, const struct cw_rect *want,
-                       const struct cw_rect *needed CW_UNUSED, uint8_t *dst, size_t stride,
-                       struct cw_arena *arena, struct cw_error *err)
+static void webp_plan(struct cw_image *im, struct cw_image_job *job)
 {
-    int from = im->channels == 3 ? 3 : im->file_channels;
-    struct cw_convert convert = {.from = from, .to = im->channels, .to_wide = im->options.wide};
     size_t pixels = (size_t)im->file_height * (size_t)im->file_width;
+    job->convert.from = im->channels == 3 ? 3 : im->file_channels;
     /* Lossless: four bytes a pixel; lossy with alpha: the alpha plane, twice while it is decompressed; lossy:
      * some rows. */
-    size_t charged = FIXED_BYTES + pixels * 4 + (size_t)im->file_width * 128;
-    int r = cw_arena_reserve(arena, charged, "decoding a WebP image", err);
-    if (r < 0)
-        return r;
-    bool all = want->h == im->file_height && want->w == im->file_width;
-    struct cw_arena_mark mark = cw_arena_mark(arena);
-    if (all && cw_convert_is_copy(&convert) && stride == (size_t)want->w * (size_t)from) {
-        r = webp_pixels(im, from, dst, stride, err);
-    } else {
-        size_t row = (size_t)im->file_width * (size_t)from;
-        uint8_t *whole = cw_arena_alloc(arena, row * (size_t)im->file_height, err);
-        r = whole ? webp_pixels(im, from, whole, row, err) : err ? err->status : CW_E_MEMORY;
-        for (int64_t y = 0; r >= 0 && y < want->h; y++)
-            cw_convert_row(&convert, dst + (size_t)y * stride,
-                           whole + (size_t)(want->y + y) * row + (size_t)want->x * (size_t)from,
-                           (size_t)want->w);
-    }
-    cw_arena_release(arena, mark);
-    cw_arena_unreserve(arena, charged);
+    job->library_bytes = FIXED_BYTES + pixels * 4 + (size_t)im->file_width * 128;
+    job->scratch_bytes = pixels * (size_t)job->convert.from + job->rows->slack;
+}
+
+static int webp_decode(struct cw_image *im, const struct cw_image_job *job, struct cw_error *err)
+{
+    size_t pixel = (size_t)job->convert.from, stride = (size_t)im->file_width * pixel;
+    int r = webp_pixels(im, job->convert.from, job->scratch, stride, err);
+    for (int64_t y = job->want.y; r >= 0 && y < job->want.y + job->want.h; y++)
+        cw_image_put(job, y, job->scratch + (size_t)y * stride + (size_t)job->want.x * pixel);
     return r;
 }
 
-const struct cw_image_codec cw_image_webp = {
-    .name = "WebP", .matches = webp_matches, .open = webp_open, .decode = webp_decode, .close = webp_close};
+const struct cw_image_codec cw_image_webp = {.name = "WebP",
+                                             .matches = webp_matches,
+                                             .open = webp_open,
+                                             .plan = webp_plan,
+                                             .decode = webp_decode,
+                                             .close = webp_close};

@@ -54,14 +54,13 @@ static int inflate_zlib_error(const struct cw_inflate *z, int code, struct cw_er
     if (code == Z_MEM_ERROR)
         return cw_error_nomem(err, CW_INFLATE_WINDOW, "decompression");
     const char *path = cw_file_path(z->file);
-    cw_error_file(err, path);
-    return cw_error_set(err, CW_E_DATA,
-                        "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64
-                        " decompressed): %s",
-                        path, codec_names[z->codec], z->next - z->z.avail_in, z->out,
-                        code == Z_NEED_DICT ? "it needs a preset dictionary"
-                        : z->z.msg          ? z->z.msg
-                                            : "no valid deflate data");
+    return cw_error_at_file(err, CW_E_DATA, path, 0,
+                            "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64
+                            " decompressed): %s",
+                            path, codec_names[z->codec], z->next - z->z.avail_in, z->out,
+                            code == Z_NEED_DICT ? "it needs a preset dictionary"
+                            : z->z.msg          ? z->z.msg
+                                                : "no valid deflate data");
 }
 
 int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_restart *from,
@@ -140,11 +139,10 @@ static int inflate_fill(struct cw_inflate *z, struct cw_error *err)
 static int inflate_truncated(const struct cw_inflate *z, struct cw_error *err)
 {
     const char *path = cw_file_path(z->file);
-    cw_error_file(err, path);
-    return cw_error_set(err, CW_E_DATA,
-                        "%s: the file ends (byte %" PRIu64 ") inside its %s data (byte %" PRIu64
-                        " decompressed): truncated",
-                        path, z->next, codec_names[z->codec], z->out);
+    return cw_error_at_file(err, CW_E_DATA, path, 0,
+                            "%s: the file ends (byte %" PRIu64 ") inside its %s data (byte %" PRIu64
+                            " decompressed): truncated",
+                            path, z->next, codec_names[z->codec], z->out);
 }
 
 /* A member has ended: what follows is another one, zero padding (as tape blocks leave it) or the end. */
@@ -169,11 +167,9 @@ static int inflate_next_member(struct cw_inflate *z, struct cw_error *err)
         z->z.avail_in--;
     }
     const char *path = cw_file_path(z->file);
-    if (padding) {
-        cw_error_file(err, path);
-        return cw_error_set(err, CW_E_DATA, "%s: other data after the %s data, at byte %" PRIu64, path,
-                            codec_names[z->codec], z->next - z->z.avail_in);
-    }
+    if (padding)
+        return cw_error_at_file(err, CW_E_DATA, path, 0, "%s: other data after the %s data, at byte %" PRIu64,
+                                path, codec_names[z->codec], z->next - z->z.avail_in);
     z->raw = false;
     int code = inflateReset2(&z->z, inflate_window_bits(z->codec));
     return code == Z_OK ? 0 : inflate_zlib_error(z, code, err);

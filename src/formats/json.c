@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/macro.h"
+#include "base/text.h"
 
 const char *cw_json_kind_name(enum cw_json_kind kind)
 {
@@ -13,14 +14,11 @@ const char *cw_json_kind_name(enum cw_json_kind kind)
     return names[kind];
 }
 
-/* What is wrong, and where. The first error found is kept. */
-struct fault {
-    const char *why, *at;
-};
-
-static const char *scan_wrong(struct fault *f, const char *at, const char *why)
+/* Notes what is wrong, and where. */
+static const char *scan_wrong(struct cw_json_walk *w, const char *at, const char *why)
 {
-    *f = (struct fault){.why = why, .at = at};
+    w->why = why;
+    w->where = (size_t)(at - w->start);
     return NULL;
 }
 
@@ -32,25 +30,6 @@ static const char *scan_space(const char *p, const char *end)
 }
 
 /* ---- strings ---- */
-
-/* Length of the UTF-8 sequence at p that starts with a byte >= 0x80; 0: there is none. */
-static size_t scan_utf8_length(const char *s, const char *end)
-{
-    const uint8_t *p = (const uint8_t *)s;
-    size_t left = (size_t)(end - s), n = p[0] >= 0xc2 && p[0] < 0xe0   ? 2
-                                         : (p[0] & 0xf0) == 0xe0       ? 3
-                                         : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
-                                                                       : 0;
-    if (n == 0 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    /* surrogates, past U+10FFFF */
-    bool beyond = (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf4 && p[1] >= 0x90);
-    return overlong || beyond ? 0 : n;
-}
 
 /* The four hexadecimal digits at p, or -1. */
 static int scan_hex4(const char *p, const char *end)
@@ -88,7 +67,8 @@ static int32_t scan_unicode_escape(const char **p, const char *end)
 }
 
 /* From after the opening quote to after the closing one. */
-static const char *scan_string(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
+static const char *scan_string(const char *p, const char *end, struct cw_json_value *v,
+                               struct cw_json_walk *w)
 {
     *v = (struct cw_json_value){.kind = CW_JSON_STRING, .text = p};
     while (p < end) {
@@ -98,25 +78,25 @@ static const char *scan_string(const char *p, const char *end, struct cw_json_va
             return p + 1;
         }
         if (c < 0x20)
-            return scan_wrong(f, p, "a control character in a string");
+            return scan_wrong(w, p, "a control character in a string");
         if (c >= 0x80) {
-            size_t n = scan_utf8_length(p, end);
-            if (n == 0)
-                return scan_wrong(f, p, "a string that is not UTF-8");
+            size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4; /* bytes of a character that begins so */
+            if (n > (size_t)(end - p) || !cw_text_utf8(p, n))
+                return scan_wrong(w, p, "a string that is not UTF-8");
             p += n;
         } else if (c == '\\') {
             v->escaped = true;
             const char *at = p;
             if (end - p < 2 || !strchr("\"\\/bfnrtu", p[1]) || p[1] == 0)
-                return scan_wrong(f, p, "an unknown escape in a string");
+                return scan_wrong(w, p, "an unknown escape in a string");
             p += 2;
             if (at[1] == 'u' && scan_unicode_escape(&p, end) < 0)
-                return scan_wrong(f, at, "a malformed \\u escape, or half of a surrogate pair");
+                return scan_wrong(w, at, "a malformed \\u escape, or half of a surrogate pair");
         } else {
             p++;
         }
     }
-    return scan_wrong(f, v->text - 1, "a string without end");
+    return scan_wrong(w, v->text - 1, "a string without end");
 }
 
 static size_t text_put_utf8(char *out, int32_t c)
@@ -191,7 +171,7 @@ static bool scan_word_at(const char *p, const char *end, const char *word)
     return (size_t)(end - p) >= n && memcmp(p, word, n) == 0;
 }
 
-static const char *scan_number(const char *p, const char *end, struct fault *f)
+static const char *scan_number(const char *p, const char *end, struct cw_json_walk *w)
 {
     const char *start = p, *digits;
     p += *p == '-';
@@ -200,12 +180,12 @@ static const char *scan_number(const char *p, const char *end, struct fault *f)
     digits = p;
     p = scan_digits(p, end);
     if (p == digits || (*digits == '0' && p > digits + 1))
-        return scan_wrong(f, start, p == digits ? "expected a value" : "a number that begins with 0");
+        return scan_wrong(w, start, p == digits ? "expected a value" : "a number that begins with 0");
     if (p < end && *p == '.') {
         digits = ++p;
         p = scan_digits(p, end);
         if (p == digits)
-            return scan_wrong(f, start, "a number without digits after its point");
+            return scan_wrong(w, start, "a number without digits after its point");
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
@@ -213,13 +193,14 @@ static const char *scan_number(const char *p, const char *end, struct fault *f)
         digits = p;
         p = scan_digits(p, end);
         if (p == digits)
-            return scan_wrong(f, start, "a number without digits in its exponent");
+            return scan_wrong(w, start, "a number without digits in its exponent");
     }
     return p;
 }
 
 /* A value that is neither array nor object. */
-static const char *scan_scalar(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
+static const char *scan_scalar(const char *p, const char *end, struct cw_json_value *v,
+                               struct cw_json_walk *w)
 {
     static const struct {
         const char *word;
@@ -232,7 +213,7 @@ static const char *scan_scalar(const char *p, const char *end, struct cw_json_va
     };
 
     if (*p == '"')
-        return scan_string(p + 1, end, v, f);
+        return scan_string(p + 1, end, v, w);
     *v = (struct cw_json_value){.kind = CW_JSON_NUMBER, .text = p};
     const char *after = NULL;
     for (size_t i = 0; i < CW_COUNT_OF(words) && !after; i++)
@@ -240,26 +221,26 @@ static const char *scan_scalar(const char *p, const char *end, struct cw_json_va
             v->kind = words[i].kind;
             after = p + strlen(words[i].word);
         }
-    after = after ? after : scan_number(p, end, f);
+    after = after ? after : scan_number(p, end, w);
     v->size = after ? (size_t)(after - p) : 0;
     return after;
 }
 
 /* The key of a member and its colon. */
-static const char *scan_key(const char *p, const char *end, struct cw_json_value *key, struct fault *f)
+static const char *scan_key(const char *p, const char *end, struct cw_json_value *key, struct cw_json_walk *w)
 {
     p = scan_space(p, end);
     if (p == end || *p != '"')
-        return scan_wrong(f, p, "expected a key in quotes");
-    p = scan_string(p + 1, end, key, f);
+        return scan_wrong(w, p, "expected a key in quotes");
+    p = scan_string(p + 1, end, key, w);
     if (!p)
         return NULL;
     p = scan_space(p, end);
-    return p < end && *p == ':' ? p + 1 : scan_wrong(f, p, "expected \":\" after a key");
+    return p < end && *p == ':' ? p + 1 : scan_wrong(w, p, "expected \":\" after a key");
 }
 
 /* One value with all that is in it; without recursion. After it, or NULL. */
-static const char *scan_value(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
+static const char *scan_value(const char *p, const char *end, struct cw_json_value *v, struct cw_json_walk *w)
 {
     uint64_t objects[CW_JSON_DEPTH / 64]; /* bit d: what is open at depth d is an object */
     unsigned depth = 0;
@@ -270,15 +251,15 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
     do {
         p = scan_space(p, end);
         if (p == end)
-            return scan_wrong(f, p, "expected a value");
+            return scan_wrong(w, p, "expected a value");
         bool open = *p == '{' || *p == '[', object = *p == '{';
         if (!open) {
-            p = scan_scalar(p, end, depth ? &inner : v, f);
+            p = scan_scalar(p, end, depth ? &inner : v, w);
             if (!p || depth == 0)
                 return p;
         } else {
             if (depth == CW_JSON_DEPTH)
-                return scan_wrong(f, p, "arrays or objects nested too deeply");
+                return scan_wrong(w, p, "arrays or objects nested too deeply");
             objects[depth / 64] = (objects[depth / 64] & ~(UINT64_C(1) << depth % 64)) | (uint64_t)object
                                                                                              << depth % 64;
             depth++;
@@ -295,12 +276,12 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
                 open = false;
             } else if (open || (p < end && *p == ',')) {
                 p += !open;
-                p = object ? scan_key(p, end, &inner, f) : p;
+                p = object ? scan_key(p, end, &inner, w) : p;
                 if (!p)
                     return NULL;
                 more = true;
             } else {
-                return scan_wrong(f, p, object ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
+                return scan_wrong(w, p, object ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
             }
         }
     } while (depth);
@@ -310,41 +291,33 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
 
 /* ---- walks ---- */
 
-static int scan_failed(struct cw_json_walk *w, const struct fault *f)
-{
-    w->why = f->why;
-    w->where = (size_t)(f->at - w->start);
-    return -1;
-}
-
 int cw_json_open(struct cw_json_walk *w, const void *text, size_t size)
 {
     *w = (struct cw_json_walk){.start = text, .at = text, .end = (const char *)text + size};
     w->at = scan_space(w->at, w->end);
-    if (w->at == w->end || *w->at != '{')
-        return scan_failed(w,
-                           &(struct fault){.why = w->at == w->end ? "expected an object, but there is nothing"
-                                                                  : "expected an object",
-                                           .at = w->at});
-    w->at++;
-    return 0;
+    if (w->at < w->end && *w->at == '{') {
+        w->at++;
+        return 0;
+    }
+    scan_wrong(w, w->at, w->at == w->end ? "expected an object, but there is nothing" : "expected an object");
+    return -1;
 }
 
 int cw_json_member(struct cw_json_walk *w, struct cw_json_value *key, struct cw_json_value *value)
 {
-    struct fault f = {0};
     const char *p = scan_space(w->at, w->end);
     if (p < w->end && *p == '}') {
         p = scan_space(p + 1, w->end);
-        return p == w->end ? 0
-                           : scan_failed(w, &(struct fault){.why = "something after the object", .at = p});
+        if (p == w->end)
+            return 0;
+        p = scan_wrong(w, p, "something after the object");
+    } else if (w->any && (p == w->end || *p != ',')) {
+        p = scan_wrong(w, p, "expected \",\" or \"}\"");
     }
-    if (w->any && (p == w->end || *p != ','))
-        return scan_failed(w, &(struct fault){.why = "expected \",\" or \"}\"", .at = p});
-    p = scan_key(p + w->any, w->end, key, &f);
-    p = p ? scan_value(p, w->end, value, &f) : NULL;
+    p = p ? scan_key(p + w->any, w->end, key, w) : NULL;
+    p = p ? scan_value(p, w->end, value, w) : NULL;
     if (!p)
-        return scan_failed(w, &f);
+        return -1;
     w->at = p;
     w->any = true;
     return 1;
@@ -357,12 +330,12 @@ struct cw_json_items cw_json_items(const struct cw_json_value *array)
 
 bool cw_json_item(struct cw_json_items *items, struct cw_json_value *ret)
 {
-    struct fault f;
+    struct cw_json_walk unused = {.start = items->at};
     items->at = scan_space(items->at, items->end);
     if (items->at == items->end)
         return false;
     /* it was found good before */
-    items->at = scan_space(scan_value(items->at, items->end, ret, &f), items->end);
+    items->at = scan_space(scan_value(items->at, items->end, ret, &unused), items->end);
     items->at += items->at < items->end; /* the comma */
     return true;
 }

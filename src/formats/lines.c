@@ -10,7 +10,7 @@ static int lines_feed(struct cw_walk *base, uint64_t at, const uint8_t *data, si
     const uint8_t *p = data + (base->wanted - at), *end = data + size;
     if (p >= end)
         return 0;
-    XXH3_64bits_update(w->hash, p, (size_t)(end - p));
+    XXH3_64bits_update(base->hash, p, (size_t)(end - p));
     for (const uint8_t *newline; p < end && (newline = memchr(p, '\n', (size_t)(end - p))); p = newline + 1) {
         uint64_t place = at + (uint64_t)(newline - data);
         uint8_t before = newline > p ? newline[-1] : place > base->start ? w->last : 0;
@@ -27,24 +27,12 @@ static int lines_feed(struct cw_walk *base, uint64_t at, const uint8_t *data, si
 
 static int lines_end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
 {
-    struct cw_line_walk *w = (struct cw_line_walk *)base;
-    base->content = XXH3_64bits_digest(w->hash);
     return base->start < size ? cw_record_list_add(&base->list, base->start, size - base->start, 0, err) : 0;
-}
-
-static void lines_deinit(struct cw_walk *base)
-{
-    XXH3_freeState(((struct cw_line_walk *)base)->hash);
 }
 
 int cw_line_walk_init(struct cw_line_walk *w, const char *path, uint64_t stream_size, struct cw_error *err)
 {
-    static const struct cw_walk_ops ops = {
-        .feed = lines_feed, .end = lines_end_of_stream, .deinit = lines_deinit};
-    *w = (struct cw_line_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
-    w->hash = XXH3_createState();
-    if (!w->hash)
-        return cw_error_nomem(err, sizeof(XXH3_state_t), "a hash");
-    XXH3_64bits_reset(w->hash);
-    return 0;
+    static const struct cw_walk_ops ops = {.feed = lines_feed, .end = lines_end_of_stream};
+    w->last = 0;
+    return cw_walk_init(&w->base, &ops, path, stream_size, err);
 }

@@ -4,13 +4,11 @@
  * those of the text without the line's end.
  */
 #pragma once
-#include "base/hash.h"
 #include "formats/walk.h"
 
 struct cw_line_walk {
     struct cw_walk base; /* content: XXH3_64 of the stream */
-    XXH3_state_t *hash;
-    uint8_t last; /* the byte before base.wanted */
+    uint8_t last;        /* the byte before base.wanted */
 };
 
 int cw_line_walk_init(struct cw_line_walk *w, const char *path, uint64_t stream_size,

@@ -76,51 +76,45 @@ static bool tar_read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR
 {
     static const struct {
         char type;
-        const char *name;
-    } refused[] = {
-        {'S', "a sparse file"},
-        {'3', "a device"},
-        {'4', "a device"},
-        {'6', "a named pipe"},
-        {'M', "the rest of a file of another volume"},
-        {'V', "a volume's label"},
-        {'D', "a directory dump"},
-        {'N', "a list of long names"},
-        {'X', "an extended header of Solaris"},
+        enum cw_tar_kind kind;
+        const char *refused; /* what it is; NULL: it is read */
+    } types[] = {
+        {'0', CW_TAR_FILE, NULL},
+        {0, CW_TAR_FILE, NULL},
+        {'7', CW_TAR_FILE, NULL}, /* a file that was to lie in one piece */
+        {'1', CW_TAR_PASSED, NULL},
+        {'2', CW_TAR_PASSED, NULL},
+        {'5', CW_TAR_PASSED, NULL},
+        {'L', CW_TAR_LONG_NAME, NULL},
+        {'K', CW_TAR_LONG_LINK, NULL},
+        {'x', CW_TAR_PAX, NULL},
+        {'g', CW_TAR_PAX_ALL, NULL},
+        {'S', CW_TAR_ZERO, "a sparse file"},
+        {'3', CW_TAR_ZERO, "a device"},
+        {'4', CW_TAR_ZERO, "a device"},
+        {'6', CW_TAR_ZERO, "a named pipe"},
+        {'M', CW_TAR_ZERO, "the rest of a file of another volume"},
+        {'V', CW_TAR_ZERO, "a volume's label"},
+        {'D', CW_TAR_ZERO, "a directory dump"},
+        {'N', CW_TAR_ZERO, "a list of long names"},
+        {'X', CW_TAR_ZERO, "an extended header of Solaris"},
     };
 
-    switch (type) {
-    case '0':
-    case 0:
-    case '7': /* 7: a file that was to lie in one piece */
-        /* v7's directories */
-        h->kind = h->name_size && h->name[h->name_size - 1] == '/' ? CW_TAR_PASSED : CW_TAR_FILE;
-        return true;
-    case '1':
-    case '2':
-    case '5':
-        h->kind = CW_TAR_PASSED;
-        if (type != '5' && h->size)
-            return wrong(why, "it is a link with %" PRIu64 " bytes of data, which can't be", h->size);
+    size_t i = 0;
+    while (i < CW_COUNT_OF(types) && (uint8_t)types[i].type != type)
+        i++;
+    if (i == CW_COUNT_OF(types))
+        return wrong(why, "its type is byte %u: expected regular files, directories and links", type);
+    if (types[i].refused)
+        return wrong(why, "it is %s: expected regular files, directories and links", types[i].refused);
+    h->kind = types[i].kind;
+    if (h->kind == CW_TAR_PASSED && type != '5' && h->size)
+        return wrong(why, "it is a link with %" PRIu64 " bytes of data, which can't be", h->size);
+    if (h->kind == CW_TAR_PASSED)
         h->size = 0; /* of a directory: room that it may take */
-        return true;
-    case 'L':
-        h->kind = CW_TAR_LONG_NAME;
-        return true;
-    case 'K':
-        h->kind = CW_TAR_LONG_LINK;
-        return true;
-    case 'x':
-        h->kind = CW_TAR_PAX;
-        return true;
-    case 'g':
-        h->kind = CW_TAR_PAX_ALL;
-        return true;
-    }
-    for (size_t i = 0; i < CW_COUNT_OF(refused); i++)
-        if ((uint8_t)refused[i].type == type)
-            return wrong(why, "it is %s: expected regular files, directories and links", refused[i].name);
-    return wrong(why, "its type is byte %u: expected regular files, directories and links", type);
+    if (h->kind == CW_TAR_FILE && h->name_size && h->name[h->name_size - 1] == '/') /* v7's directories */
+        h->kind = CW_TAR_PASSED;
+    return true;
 }
 
 bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, char why[CW_TAR_WHY])
@@ -214,32 +208,21 @@ bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8
 
 /* ---- names ---- */
 
-/* A name for people: cut, without control characters. */
-static const char *tar_printable(const char *name, size_t size, char buf[161])
-{
-    size_t n = CW_MIN(size, (size_t)160);
-    for (size_t i = 0; i < n; i++)
-        buf[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
-    buf[n] = 0;
-    return buf;
-}
-
 bool cw_tar_check_name(const char *name, size_t size, char why[CW_TAR_WHY])
 {
-    char buf[161];
+    int shown = (int)CW_MIN(size, (size_t)160);
     if (size == 0)
         return wrong(why, "it has no name");
     if (memchr(name, 0, size))
-        return wrong(why, "its name \"%s\" has a byte 0 in it", tar_printable(name, size, buf));
+        return wrong(why, "its name has a byte 0 after \"%.*s\"", shown, name);
     if (name[0] == '/')
-        return wrong(why, "its name \"%s\" is absolute: expected one below the archive's directory",
-                     tar_printable(name, size, buf));
+        return wrong(why, "its name \"%.*s\" is absolute: expected one below the archive's directory", shown,
+                     name);
     for (const char *p = name, *end = name + size; p < end;) {
         const char *slash = memchr(p, '/', (size_t)(end - p));
         size_t n = (size_t)((slash ? slash : end) - p);
         if (n == 2 && memcmp(p, "..", 2) == 0)
-            return wrong(why, "its name \"%s\" leads out of the archive's directory",
-                         tar_printable(name, size, buf));
+            return wrong(why, "its name \"%.*s\" leads out of the archive's directory", shown, name);
         p += n + 1;
     }
     return true;

@@ -14,7 +14,6 @@
 #pragma once
 #include <stdbool.h>
 
-#include "base/hash.h"
 #include "formats/walk.h"
 
 #define CW_TAR_BLOCK 512
@@ -72,7 +71,6 @@ struct cw_tar_walk {
     /* content: XXH3_64 of all headers, the data of extended ones, and the first block of others' data, as
      * they stand there */
     struct cw_walk base;
-    XXH3_state_t *hash;
 
     enum { CW_TAR_AT_HEADER, CW_TAR_AT_EXTENDED, CW_TAR_AT_DATA, CW_TAR_AT_END } state;
 

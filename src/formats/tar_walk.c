@@ -1,8 +1,9 @@
 /* Finding the samples of a tar archive in its stream. Any thread, one walk per thread. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/text.h"
 #include "formats/tar.h"
 
 /* From this size on a file's data are not read, but for their first block: copying 32 KiB takes longer than a
@@ -20,11 +21,13 @@ static uint64_t tar_walk_padded(uint64_t size)
     return CW_ALIGN_UP(size, (uint64_t)CW_TAR_BLOCK);
 }
 
-static int tar_walk_damaged(const struct cw_tar_walk *w, struct cw_error *err, const char *why)
+__attribute__((format(printf, 3, 4))) static int tar_walk_damaged(const struct cw_tar_walk *w,
+                                                                  struct cw_error *err, const char *fmt, ...)
 {
-    cw_error_file(err, w->base.path);
-    return cw_error_set(err, CW_E_DATA, "%s: the member at byte %" PRIu64 ": %s", w->base.path, w->member,
-                        why);
+    char why[CW_TAR_WHY];
+    CW_FORMAT(why, fmt);
+    return cw_error_at_file(err, CW_E_DATA, w->base.path, 0, "%s: the member at byte %" PRIu64 ": %s",
+                            w->base.path, w->member, why);
 }
 
 static int tar_walk_close_sample(struct cw_tar_walk *w, struct cw_error *err)
@@ -37,13 +40,8 @@ static int tar_walk_close_sample(struct cw_tar_walk *w, struct cw_error *err)
 
 static int tar_walk_open_sample(struct cw_tar_walk *w, const struct cw_tar_name *name, struct cw_error *err)
 {
-    if (name->key_size > w->key_capacity) {
-        char *p = realloc(w->key, name->key_size);
-        if (!p)
-            return cw_error_nomem(err, name->key_size, "the name of a sample");
-        w->key = p;
-        w->key_capacity = name->key_size;
-    }
+    if (CW_ARRAY_ROOM(w->key, w->key_capacity, name->key_size, "the name of a sample", err) < 0)
+        return CW_E_MEMORY;
     memcpy(w->key, name->key, name->key_size);
     w->key_size = name->key_size;
     w->base.start = w->member;
@@ -60,7 +58,7 @@ static int tar_walk_take_member(struct cw_tar_walk *w, struct cw_error *err)
     char why[CW_TAR_WHY];
     int r = 0;
     if (!cw_tar_check_name(name, name_size, why))
-        return tar_walk_damaged(w, err, why);
+        return tar_walk_damaged(w, err, "%s", why);
     if (h->kind == CW_TAR_FILE && cw_tar_split(name, name_size, &split)) {
         if (w->key_size != split.key_size || memcmp(w->key, split.key, split.key_size) != 0) {
             r = tar_walk_close_sample(w, err);
@@ -81,23 +79,16 @@ static int tar_walk_take_member(struct cw_tar_walk *w, struct cw_error *err)
 static int tar_walk_begin_extended(struct cw_tar_walk *w, struct cw_error *err)
 {
     int which = tar_walk_buffer_of(w->header.kind);
-    if (w->size > CW_TAR_EXTENDED) {
-        char why[100];
-        snprintf(why, sizeof(why), "an extended header has %" PRIu64 " bytes, more than %zu", w->size,
-                 CW_TAR_EXTENDED);
-        return tar_walk_damaged(w, err, why);
-    }
+    if (w->size > CW_TAR_EXTENDED)
+        return tar_walk_damaged(w, err, "an extended header has %" PRIu64 " bytes, more than %zu", w->size,
+                                CW_TAR_EXTENDED);
     if (which < 2 && w->seen[which])
         return tar_walk_damaged(w, err, "it has two extended headers of one kind");
     if (which < 2)
         w->seen[which] = true;
-    if (w->size > w->capacities[which]) {
-        void *p = realloc(w->buffers[which], (size_t)w->size);
-        if (!p)
-            return cw_error_nomem(err, (size_t)w->size, "an extended header");
-        w->buffers[which] = p;
-        w->capacities[which] = (size_t)w->size;
-    }
+    if (CW_ARRAY_ROOM(w->buffers[which], w->capacities[which], (size_t)w->size, "an extended header", err) <
+        0)
+        return CW_E_MEMORY;
     w->state = w->size ? CW_TAR_AT_EXTENDED : CW_TAR_AT_HEADER;
     return 0;
 }
@@ -107,9 +98,11 @@ static int tar_walk_end_extended(struct cw_tar_walk *w, struct cw_error *err)
     enum cw_tar_kind kind = w->header.kind;
     const uint8_t *data = w->buffers[tar_walk_buffer_of(kind)];
     char why[CW_TAR_WHY];
-    XXH3_64bits_update(w->hash, data, (size_t)w->size);
+    XXH3_64bits_update(w->base.hash, data, (size_t)w->size);
     w->state = CW_TAR_AT_HEADER;
-    return cw_tar_extend(&w->extended, kind, data, (size_t)w->size, why) ? 0 : tar_walk_damaged(w, err, why);
+    return cw_tar_extend(&w->extended, kind, data, (size_t)w->size, why)
+               ? 0
+               : tar_walk_damaged(w, err, "%s", why);
 }
 
 /* A header block is complete; base.wanted is behind it. */
@@ -117,7 +110,7 @@ static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
 {
     char why[CW_TAR_WHY];
     if (!cw_tar_parse(w->block, &w->header, why))
-        return tar_walk_damaged(w, err, why);
+        return tar_walk_damaged(w, err, "%s", why);
     bool member = w->header.kind == CW_TAR_FILE || w->header.kind == CW_TAR_PASSED;
     if (w->header.kind == CW_TAR_ZERO) {
         if (w->member != w->base.wanted - CW_TAR_BLOCK)
@@ -125,16 +118,14 @@ static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
         w->state = CW_TAR_AT_END;
         return tar_walk_close_sample(w, err);
     }
-    XXH3_64bits_update(w->hash, w->block, CW_TAR_BLOCK);
+    XXH3_64bits_update(w->base.hash, w->block, CW_TAR_BLOCK);
     w->size = w->header.kind == CW_TAR_FILE && w->extended.has_size ? w->extended.size : w->header.size;
     uint64_t left = CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX) - w->base.wanted;
-    if (w->size > left || tar_walk_padded(w->size) > left) {
-        snprintf(why, sizeof(why),
-                 "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64
-                 " bytes): truncated, or a wrong size",
-                 w->size, CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX));
-        return tar_walk_damaged(w, err, why);
-    }
+    if (w->size > left || tar_walk_padded(w->size) > left)
+        return tar_walk_damaged(w, err,
+                                "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64
+                                " bytes): truncated, or a wrong size",
+                                w->size, left + w->base.wanted);
     w->next = w->base.wanted + tar_walk_padded(w->size);
     return member ? tar_walk_take_member(w, err) : tar_walk_begin_extended(w, err);
 }
@@ -186,7 +177,7 @@ static int tar_walk_feed(struct cw_walk *base, uint64_t at, const uint8_t *data,
         case CW_TAR_AT_DATA:
             if (tar_walk_collect(w, w->block, CW_TAR_BLOCK, p, n)) {
                 w->have = 0;
-                XXH3_64bits_update(w->hash, w->block, CW_TAR_BLOCK);
+                XXH3_64bits_update(w->base.hash, w->block, CW_TAR_BLOCK);
                 base->wanted = w->next;
                 w->state = CW_TAR_AT_HEADER;
             }
@@ -202,16 +193,14 @@ static int tar_walk_feed(struct cw_walk *base, uint64_t at, const uint8_t *data,
 static int tar_walk_end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
 {
     struct cw_tar_walk *w = (struct cw_tar_walk *)base;
-    base->content = XXH3_64bits_digest(w->hash);
     if (w->state == CW_TAR_AT_END)
         return 0;
-    char why[160];
-    snprintf(why, sizeof(why),
-             base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER && w->member == size
-                 ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
-                 : "the data end inside it, at byte %" PRIu64 ": truncated",
-             size);
-    return tar_walk_damaged(w, err, why);
+    return tar_walk_damaged(w, err,
+                            base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER &&
+                                    w->member == size
+                                ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
+                                : "the data end inside it, at byte %" PRIu64 ": truncated",
+                            size);
 }
 
 static size_t tar_walk_stride(const struct cw_walk *base)
@@ -224,7 +213,6 @@ static size_t tar_walk_stride(const struct cw_walk *base)
 static void tar_walk_deinit(struct cw_walk *base)
 {
     struct cw_tar_walk *w = (struct cw_tar_walk *)base;
-    XXH3_freeState(w->hash);
     for (size_t i = 0; i < CW_COUNT_OF(w->buffers); i++)
         free(w->buffers[i]);
     free(w->key);
@@ -236,10 +224,6 @@ int cw_tar_walk_init(struct cw_tar_walk *w, const char *path, uint64_t stream_si
                                            .end = tar_walk_end_of_stream,
                                            .stride = tar_walk_stride,
                                            .deinit = tar_walk_deinit};
-    *w = (struct cw_tar_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
-    w->hash = XXH3_createState();
-    if (!w->hash)
-        return cw_error_nomem(err, sizeof(XXH3_state_t), "a hash");
-    XXH3_64bits_reset(w->hash);
-    return 0;
+    *w = (struct cw_tar_walk){0};
+    return cw_walk_init(&w->base, &ops, path, stream_size, err);
 }

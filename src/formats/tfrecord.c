@@ -1,10 +1,12 @@
 /* TFRecord framing: walking streams, checking records. Any thread, one walk per thread. */
 #include "formats/tfrecord.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "formats/crc32c.h"
 
 /* From this length on it is cheaper to read 16 bytes per record than everything: copying 32 KiB takes longer
@@ -23,40 +25,36 @@ static uint64_t tfrecord_load64(const uint8_t *p)
 
 /* Facts of a damaged record: its number in the file stands for its id, which is not known before the file is.
  */
-static int tfrecord_damaged(const struct cw_tfrecord_walk *w, struct cw_error *err, const char *what)
+__attribute__((format(printf, 3, 4))) static int tfrecord_damaged(const struct cw_tfrecord_walk *w,
+                                                                  struct cw_error *err, const char *fmt, ...)
 {
-    char number[24];
+    char number[24], what[200];
     snprintf(number, sizeof(number), "%zu", w->base.list.n);
-    cw_error_file(err, w->base.path);
+    CW_FORMAT(what, fmt);
     cw_error_record(err, number);
-    return cw_error_set(err, CW_E_DATA, "%s: record %zu at byte %" PRIu64 "%s", w->base.path, w->base.list.n,
-                        w->base.start, what);
+    return cw_error_at_file(err, CW_E_DATA, w->base.path, 0, "%s: record %s at byte %" PRIu64 "%s",
+                            w->base.path, number, w->base.start, what);
 }
 
 static int tfrecord_header(struct cw_tfrecord_walk *w, struct cw_error *err)
 {
-    char what[200];
     uint64_t length = tfrecord_load64(w->stash);
-    uint32_t stored = tfrecord_load32(w->stash + 8), computed = cw_crc32c_mask(cw_crc32c(w->stash, 8));
-    if (stored != computed) {
-        snprintf(what, sizeof(what),
-                 ": the checksum of its length does not match (stored %08x, computed %08x): damaged, or no "
-                 "TFRecord file",
-                 stored, computed);
-        return tfrecord_damaged(w, err, what);
-    }
+    uint32_t stored = tfrecord_load32(w->stash + 8), computed = cw_tfrecord_length_crc(length);
+    if (stored != computed)
+        return tfrecord_damaged(
+            w, err,
+            ": the checksum of its length does not match (stored %08x, computed %08x): damaged, "
+            "or no TFRecord file",
+            stored, computed);
     if (length > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME ||
-        w->base.start > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME - length) {
-        snprintf(what, sizeof(what), ": a length of %" PRIu64 " bytes is impossible", length);
-        return tfrecord_damaged(w, err, what);
-    }
+        w->base.start > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME - length)
+        return tfrecord_damaged(w, err, ": a length of %" PRIu64 " bytes is impossible", length);
     uint64_t end = w->base.start + CW_TFRECORD_FRAME + length;
-    if (end > w->base.stream_size) {
-        snprintf(what, sizeof(what),
-                 ": %" PRIu64 " bytes of data run past the end of the file (%" PRIu64 " bytes): truncated?",
-                 length, w->base.stream_size);
-        return tfrecord_damaged(w, err, what);
-    }
+    if (end > w->base.stream_size)
+        return tfrecord_damaged(w, err,
+                                ": %" PRIu64 " bytes of data run past the end of the file (%" PRIu64
+                                " bytes): truncated?",
+                                length, w->base.stream_size);
     w->length = length;
     w->base.wanted = end - 4;
     w->in_tail = true;
@@ -97,9 +95,8 @@ static int tfrecord_end_of_stream(struct cw_walk *base, uint64_t size, struct cw
 {
     if (base->start == size)
         return 0;
-    char what[160];
-    snprintf(what, sizeof(what), ": the data end inside it, at byte %" PRIu64 ": truncated", size);
-    return tfrecord_damaged((struct cw_tfrecord_walk *)base, err, what);
+    return tfrecord_damaged((struct cw_tfrecord_walk *)base, err,
+                            ": the data end inside it, at byte %" PRIu64 ": truncated", size);
 }
 
 /* Of large records a tail and the next header are read, not what lies between. */
@@ -123,10 +120,8 @@ bool cw_tfrecord_is_header(const uint8_t *data, size_t size)
 
 uint32_t cw_tfrecord_length_crc(uint64_t length)
 {
-    uint8_t bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(length >> (8 * i));
-    return cw_crc32c_mask(cw_crc32c(bytes, 8));
+    length = htole64(length);
+    return cw_crc32c_mask(cw_crc32c(&length, 8));
 }
 
 const char *cw_tfrecord_check(const uint8_t *record, size_t size, char buf[160])

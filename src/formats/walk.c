@@ -36,8 +36,19 @@ int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t lengt
     return 0;
 }
 
+int cw_walk_init(struct cw_walk *w, const struct cw_walk_ops *ops, const char *path, uint64_t stream_size,
+                 struct cw_error *err)
+{
+    *w = (struct cw_walk){.ops = ops, .path = path, .stream_size = stream_size, .hash = XXH3_createState()};
+    if (!w->hash)
+        return cw_error_nomem(err, sizeof(*w->hash), "a hash");
+    XXH3_64bits_reset(w->hash);
+    return 0;
+}
+
 void cw_walk_deinit(struct cw_walk *w)
 {
+    XXH3_freeState(w->hash);
     if (w->ops && w->ops->deinit)
         w->ops->deinit(w);
     cw_record_list_deinit(&w->list);

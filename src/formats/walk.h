@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/macro.h"
 
 struct cw_file;
@@ -39,7 +40,7 @@ struct cw_walk_ops {
     /* How many bytes from `wanted` on are best read at once, where a format can leave out parts of a plain
      * file; NULL, or 0: a buffer full. */
     size_t (*stride)(const struct cw_walk *w);
-    /* Frees what the format keeps beside the list; NULL: nothing. */
+    /* Frees what the format keeps beside these; NULL: nothing. */
     void (*deinit)(struct cw_walk *w);
 };
 
@@ -49,8 +50,8 @@ struct cw_walk {
     uint64_t stream_size; /* where known (a plain file), else UINT64_MAX */
     uint64_t wanted;      /* stream offset of the next byte that must be fed */
     uint64_t start;       /* where the record begins that is not yet in the list */
-    /* after `end`: hash of what identifies the content (docs/semantics.md section 1); TFRecord: 0 */
-    uint64_t content;
+    XXH3_state_t *hash;   /* of what identifies the content (docs/semantics.md section 1); NULL: TFRecord */
+    uint64_t content;     /* after `end`: the hash; TFRecord: 0 */
     struct cw_record_list list;
 };
 
@@ -62,10 +63,15 @@ static inline int cw_walk_feed(struct cw_walk *w, uint64_t at, const uint8_t *da
 
 static inline int cw_walk_end(struct cw_walk *w, uint64_t size, struct cw_error *err)
 {
+    if (w->hash)
+        w->content = XXH3_64bits_digest(w->hash);
     return w->ops->end(w, size, err);
 }
 
-/* Frees the list too. */
+/* Initialises a walk of zeros that hashes its content. */
+int cw_walk_init(struct cw_walk *w, const struct cw_walk_ops *ops, const char *path, uint64_t stream_size,
+                 struct cw_error *err) _must_check_;
+/* Frees the list and the hash too. */
 void cw_walk_deinit(struct cw_walk *w);
 
 /* Walks a plain file to its end, reading no more than the format wants. cancelled may be NULL. */

@@ -59,26 +59,12 @@ int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw
                           "the host \"%s\" can't be resolved: %s", a->host, why);
 }
 
-static int address_getaddrinfo(const struct cw_address *a, int flags, struct addrinfo **ret)
+int cw_address_resolve(const struct cw_address *a, int flags, struct addrinfo **ret, struct cw_error *err)
 {
     struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
-    return getaddrinfo(a->host, a->port, &hints, ret);
-}
-
-int cw_address_resolve(const struct cw_address *a, bool listening, struct addrinfo **ret,
-                       struct cw_error *err)
-{
-    int r = address_getaddrinfo(a, listening ? AI_PASSIVE : 0, ret);
-    if (r == EAI_MEMORY)
-        return cw_error_nomem(err, 0, "resolving a host");
-    return r ? cw_address_unresolved(a, gai_strerror(r), err) : 0;
-}
-
-int cw_address_resolve_number(const struct cw_address *a, struct addrinfo **ret, struct cw_error *err)
-{
-    int r = address_getaddrinfo(a, AI_NUMERICHOST, ret);
-    if (r == EAI_NONAME)
+    int r = getaddrinfo(a->host, a->port, &hints, ret);
+    if (r == EAI_NONAME && flags & AI_NUMERICHOST)
         return 1;
     if (r == EAI_MEMORY)
         return cw_error_nomem(err, 0, "resolving a host");
@@ -100,7 +86,7 @@ int cw_address_is_loopback(const struct cw_address *a, bool *ret, struct cw_erro
     struct addrinfo *list;
     bool all = true;
     if (!a->local) {
-        int r = cw_address_resolve(a, false, &list, err);
+        int r = cw_address_resolve(a, 0, &list, err);
         if (r < 0)
             return r;
         for (struct addrinfo *i = list; i; i = i->ai_next)

@@ -13,13 +13,11 @@ struct cw_address {
 };
 
 int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *err) _must_check_;
-/* Resolves host and port, which may query the network and take long. The caller frees *ret by freeaddrinfo.
- * Not for Unix sockets. */
-int cw_address_resolve(const struct cw_address *a, bool listening, struct addrinfo **ret,
+/* Resolves host and port; flags: those of getaddrinfo. May query the network and take long, except with
+ * AI_NUMERICHOST, where 1 means that the host is a name. The caller frees *ret by freeaddrinfo. Not for Unix
+ * sockets. */
+int cw_address_resolve(const struct cw_address *a, int flags, struct addrinfo **ret,
                        struct cw_error *err) _must_check_;
-/* The same without queries, for a host that is a number. 1: it is a name. */
-int cw_address_resolve_number(const struct cw_address *a, struct addrinfo **ret,
-                              struct cw_error *err) _must_check_;
 /* Fills err for a host that could not be resolved. why: as getaddrinfo explains it. */
 int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw_error *err);
 /* Finds out whether only this machine can connect: a Unix socket, or a host with loopback addresses only. <

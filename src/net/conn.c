@@ -159,8 +159,9 @@ static void conn_expire(struct cw_conn *c)
     cw_conn_die(c, c->state == CONN_CLOSING ? NULL : &err);
 }
 
-/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: who sends something large
- * hears nothing else of a peer that only listens, and its own ping would wait behind what it sends. */
+/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: a side that sends
+ * something large hears nothing else of a peer that only listens, and its own ping would wait behind what it
+ * sends. */
 static void conn_keep_alive(struct cw_conn *c)
 {
     uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
@@ -170,7 +171,7 @@ static void conn_keep_alive(struct cw_conn *c)
     if (c->state != CONN_OPEN)
         return;
     uint64_t now = cw_loop_now_ms(c->loop);
-    /* this process stood still, and perhaps the whole machine: who should have asked the peer? */
+    /* this process stood still, and perhaps the whole machine: no ping was sent to the peer */
     if (now >= c->at_ms.due + third)
         c->at_ms.heard = now;
     if (now - c->at_ms.heard >= timeout) {
@@ -213,9 +214,9 @@ static void conn_on_timer(void *arg)
 
 static bool conn_wants_writable(const struct cw_conn *c)
 {
-    if (!c->tls || c->tls_state == TLS_BROKEN)
-        return c->out.blocked && c->tls_state != TLS_BROKEN;
-    return (c->out.blocked && !cw_tls_send_wants_readable(c->tls)) || cw_tls_receive_wants_writable(c->tls);
+    if (c->tls_state == TLS_BROKEN)
+        return false;
+    return c->tls ? cw_tls_wants_writable(c->tls, c->out.blocked) : c->out.blocked;
 }
 
 void cw_conn_watch(struct cw_conn *c)
@@ -248,8 +249,8 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
     return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
 }
 
-/* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and
- * come again for ever. */
+/* A peer that speaks our protocol, but without the TLS that is expected here, would not understand the alert,
+ * and would come again for ever. */
 static void conn_detect_tls(struct cw_conn *c)
 {
     uint8_t first;
@@ -270,8 +271,8 @@ ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds
 
 void cw_conn_broke(struct cw_conn *c, int errnum)
 {
-    struct cw_error err = {0};
-    if (c->tls && errnum == EPROTO && cw_tls_why(c->tls, &err) < 0 && cw_conn_listens(c)) {
+    struct cw_error err = c->tls && errnum == EPROTO ? *cw_tls_why(c->tls) : (struct cw_error){0};
+    if (err.status < 0 && cw_conn_listens(c)) {
         c->tls_state = TLS_BROKEN;
         conn_set_why(c, &err);
         conn_begin_closing(c, NULL); /* its alert is to arrive */

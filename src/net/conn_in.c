@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/limits.h"
@@ -20,16 +19,9 @@
     ((size_t)16 << 10) /* of what follows a block, with one call: it may become a thousand times as many */
 #define DISCARD_BYTES ((size_t)64 << 20) /* from a peer that goes on talking after it was cut off */
 
-static void in_close_fds(struct cw_conn_fds *fds)
-{
-    for (size_t i = 0; i < fds->n; i++)
-        close(fds->fd[i]);
-    fds->n = 0;
-}
-
 /* ---- what messages mean to the connection itself ---- */
 
-#define MAX_OWN 1024 /* answers that nobody has read: who asks for more is none who reads */
+#define MAX_OWN 1024 /* answers that the peer has not read: one that asks for more does not read */
 
 static void own_on_sent(void *arg)
 {
@@ -100,20 +92,20 @@ static bool own_is(const Cachew__Envelope *m)
 }
 
 static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
-                     struct cw_conn_fds *fds, struct cw_error *err)
+                     struct cw_frame_fds *fds, struct cw_error *err)
 {
     int r = 1;
     if (c->state == CONN_SHAKING)
         r = cw_conn_shake(c, m, err);
     else if (own_is(m))
         r = own_handle(c, m, err);
-    if (r == 1 && c->listener) /* it is of use: nobody takes its place any more */
+    if (r == 1 && c->listener) /* it is of use: no newer connection takes its place */
         cw_listener_forget(c);
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
     else if (r >= 0 && fds->n)
         r = cw_error_set(err, CW_E_SERVICE, "descriptors with a message that has none");
-    in_close_fds(fds);
+    cw_frame_close_fds(fds);
     return r;
 }
 
@@ -155,7 +147,7 @@ static int in_frame_done(struct cw_conn *c, struct cw_error *err)
     struct cw_conn_in *in = &c->in;
     const Cachew__Envelope *m = in->envelope;
     void *payload = in->payload;
-    struct cw_conn_fds fds = in->claimed;
+    struct cw_frame_fds fds = in->claimed;
     in->claimed.n = 0;
     in->envelope = NULL;
     in->payload = NULL;
@@ -170,7 +162,7 @@ static int in_want_payload(struct cw_conn *c, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     if (!c->ops->payload || own_is(in->envelope))
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that nobody expects",
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that is not expected",
                             in->frame.payload);
     if (!in->hash && !(in->hash = XXH3_createState()))
         return cw_error_nomem(err, sizeof(*in->hash), "the hash of a payload");
@@ -203,19 +195,21 @@ static int in_payload_done(struct cw_conn *c, struct cw_error *err)
     return r < 0 ? r : in_frame_done(c, err);
 }
 
-static size_t in_part_size(const struct cw_conn_in *in)
+/* Returns where the part at hand belongs in memory; of a message, as much as has come. iov_len: all of its
+ * bytes. */
+static struct iovec in_part(struct cw_conn_in *in)
 {
     switch (in->part) {
     case IN_HEADER:
-        return CW_FRAME_HEADER;
+        return (struct iovec){in->header, CW_FRAME_HEADER};
     case IN_MESSAGE:
-        return in->frame.message;
+        return (struct iovec){in->message, in->frame.message};
     case IN_BLOCK_HEAD:
-        return CW_PACK_HEAD;
+        return (struct iovec){in->block_head, CW_PACK_HEAD};
     case IN_BLOCK:
-        return in->block;
+        return (struct iovec){cw_conn_unpack_memory(in), in->block};
     default:
-        return in->frame.payload;
+        return (struct iovec){in->payload, in->frame.payload};
     }
 }
 
@@ -266,15 +260,10 @@ static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_erro
     int r = in->part == IN_MESSAGE ? in_grow_message(in, err) : 0;
     if (r < 0)
         return r;
-    uint8_t *part = in->part == IN_HEADER       ? in->header
-                    : in->part == IN_BLOCK_HEAD ? in->block_head
-                    : in->part == IN_PAYLOAD    ? in->payload
-                                                : in->message;
-    size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : in_part_size(in)) - in->have;
-    *ret = in->part == IN_BLOCK
-               ? cw_conn_unpack_room(in)
-               : (struct iovec){.iov_base = part + in->have,
-                                .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
+    struct iovec part = in_part(in);
+    size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : part.iov_len) - in->have;
+    *ret = (struct iovec){.iov_base = (uint8_t *)part.iov_base + in->have,
+                          .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
     return 0;
 }
 
@@ -286,13 +275,10 @@ static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct c
         XXH3_64bits_update(in->hash, at, n);
     in->have += n;
     in->offset += n;
-    if (in->have < in_part_size(in))
+    struct iovec part = in_part(in);
+    if (in->have < part.iov_len)
         return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
-    const uint8_t *begin = in->part == IN_HEADER       ? in->header
-                           : in->part == IN_BLOCK_HEAD ? in->block_head
-                           : in->part == IN_BLOCK      ? at + n - in->block
-                                                       : in->message;
-    return in_part_done(c, begin, err);
+    return in_part_done(c, part.iov_base, err);
 }
 
 /* Takes frames, and parts of them, from memory. */
@@ -301,7 +287,7 @@ static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct c
     struct cw_conn_in *in = &c->in;
     int r = 0;
     while (size && r >= 0 && cw_conn_listens(c)) {
-        size_t rest = in_part_size(in) - in->have, n = CW_MIN(rest, size);
+        size_t rest = in_part(in).iov_len - in->have, n = CW_MIN(rest, size);
         struct iovec room;
         if (in->have == 0 && n == rest && in->part != IN_PAYLOAD) { /* whole: used where it lies */
             in->offset += n;
@@ -319,10 +305,10 @@ static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct c
 
 /* ---- reading ---- */
 
-static int in_take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes, struct cw_error *err)
+static int in_take_fds(struct cw_conn_in *in, struct cw_frame_fds *fds, size_t bytes, struct cw_error *err)
 {
     if (in->came.n || bytes == 0) {
-        in_close_fds(fds);
+        cw_frame_close_fds(fds);
         return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
     }
     in->came = *fds;
@@ -337,8 +323,8 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
 {
     struct cw_conn_in *in = &c->in;
     struct iovec pieces[2];
-    struct cw_conn_fds fds = {0};
-    size_t n = 0, direct = 0, rest = in_part_size(in) - in->have;
+    struct cw_frame_fds fds = {0};
+    size_t n = 0, direct = 0, rest = in_part(in).iov_len - in->have;
     uint8_t *scratch = cw_loop_scratch(c->loop);
     if (in->part == IN_PAYLOAD || in->part == IN_BLOCK || in->have) {
         if (in_part_room(in, &pieces[n], err) < 0)
@@ -432,8 +418,8 @@ void cw_conn_in_deinit(struct cw_conn *c)
     struct cw_conn_in *in = &c->in;
     if (in->payload && c->ops->abandoned)
         c->ops->abandoned(c->user, c, in->payload);
-    in_close_fds(&in->came);
-    in_close_fds(&in->claimed);
+    cw_frame_close_fds(&in->came);
+    cw_frame_close_fds(&in->claimed);
     free(in->message);
     cw_unpacker_free(in->unpacker);
     cw_envelope_deinit(&in->memory);

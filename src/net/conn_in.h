@@ -11,12 +11,6 @@
 
 struct cw_conn;
 
-/* Descriptors that came with a frame. */
-struct cw_conn_fds {
-    int fd[CW_FRAME_FDS];
-    size_t n;
-};
-
 struct cw_conn_in {
     enum { IN_HEADER, IN_MESSAGE, IN_PAYLOAD, IN_BLOCK_HEAD, IN_BLOCK } part;
 
@@ -38,8 +32,8 @@ struct cw_conn_in {
     XXH3_state_t *hash;          /* of the payload so far */
     uint64_t offset;             /* bytes of the stream that were taken */
     uint64_t frame_start;        /* where in the stream the frame at hand begins */
-    struct cw_conn_fds came;     /* of a frame that has not begun yet */
-    struct cw_conn_fds claimed;  /* of the frame at hand */
+    struct cw_frame_fds came;    /* of a frame that has not begun yet */
+    struct cw_frame_fds claimed; /* of the frame at hand */
     uint64_t came_from, came_to; /* bytes of the stream that `came` came with */
     size_t discarded;            /* bytes, while closing */
     bool more;                   /* TLS has bytes that the socket does not show */
@@ -57,5 +51,5 @@ void cw_conn_in_deinit(struct cw_conn *c);
 /* Handle a complete part of a packed payload at `at`: the head of a block, or a block. 1: it was the last. */
 int cw_conn_unpack_head(struct cw_conn *c, const uint8_t *at, struct cw_error *err) _must_check_;
 int cw_conn_unpack_block(struct cw_conn *c, const uint8_t *at, struct cw_error *err) _must_check_;
-/* Returns the memory for the rest of the block at hand. */
-struct iovec cw_conn_unpack_room(const struct cw_conn_in *in);
+/* Returns the memory for the block at hand. */
+uint8_t *cw_conn_unpack_memory(const struct cw_conn_in *in);

@@ -19,23 +19,13 @@
 
 /* ---- frames ---- */
 
-static void frame_close_fds(struct cw_out_frame *f)
-{
-    for (unsigned i = 0; i < f->n_fds; i++)
-        close(f->fds[i]);
-    f->n_fds = 0;
-}
-
 static int frame_duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n, struct cw_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
-        if (fd < 0) {
-            int errnum = errno;
-            frame_close_fds(f);
-            return cw_error_errno(err, CW_E_IO, errnum, "descriptor %d can't be duplicated", fds[i]);
-        }
-        f->fds[f->n_fds++] = fd;
+        if (fd < 0)
+            return cw_error_errno(err, CW_E_IO, errno, "descriptor %d can't be duplicated", fds[i]);
+        f->fds.fd[f->fds.n++] = fd;
     }
     return 0;
 }
@@ -70,7 +60,7 @@ static void frames_release(struct cw_out_frame **list)
 {
     while (*list) {
         struct cw_out_frame *f = CW_POP(*list);
-        frame_close_fds(f);
+        cw_frame_close_fds(&f->fds);
         if (f->release)
             f->release(f->arg);
         free(f);
@@ -144,7 +134,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
         r = out_check_limit(c, f->size, err);
     if (r < 0) {
         if (f)
-            frame_close_fds(f);
+            cw_frame_close_fds(&f->fds);
         free(f);
         return r;
     }
@@ -157,20 +147,20 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
 /* ---- sending ---- */
 
 /* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another
- * frame with them: so the receiver knows whose they are. */
+ * frame with them, so that the receiver knows to which frame they belong. */
 static size_t out_gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
 {
     size_t n = 0, offset = o->offset;
     unsigned piece = o->piece;
     *bytes = 0;
-    for (const struct cw_out_frame *f = o->head; f && (f == o->head || (!f->n_fds && f->begun));
+    for (const struct cw_out_frame *f = o->head; f && (f == o->head || (!f->fds.n && f->begun));
          f = f->next, piece = 0) {
         for (; piece < f->n_pieces && n < IOV_MAX; piece++, offset = 0) {
             pieces[n].iov_base = (char *)f->pieces[piece].iov_base + offset;
             pieces[n].iov_len = f->pieces[piece].iov_len - offset;
             *bytes += pieces[n++].iov_len;
         }
-        if (n == IOV_MAX || *bytes >= GATHER_BYTES || f->n_fds)
+        if (n == IOV_MAX || *bytes >= GATHER_BYTES || f->fds.n)
             break;
     }
     return n;
@@ -194,7 +184,7 @@ static void out_payload_sent(struct cw_conn *c, size_t n)
 {
     c->traffic.out += n;
     c->traffic.out_wire += n;
-    cw_pack_sent(&c->out.policy, n);
+    c->out.policy.raw += n;
 }
 
 static void out_sent(struct cw_conn *c, size_t n)
@@ -204,7 +194,7 @@ static void out_sent(struct cw_conn *c, size_t n)
     while (n) {
         struct cw_out_frame *f = o->head;
         size_t left = f->pieces[o->piece].iov_len - o->offset;
-        frame_close_fds(f);
+        cw_frame_close_fds(&f->fds);
         if (o->piece > 0)
             out_payload_sent(c, CW_MIN(n, left));
         if (n < left) {
@@ -229,7 +219,7 @@ static ssize_t out_send_some(struct cw_conn *c)
         cw_conn_pack_begin(c);
     if (!o->head->packed) {
         n = out_gather(o, pieces, &bytes);
-        ssize_t r = cw_conn_write(c, pieces, n, o->head->fds, o->head->n_fds);
+        ssize_t r = cw_conn_write(c, pieces, n, o->head->fds.fd, o->head->fds.n);
         if (r > 0)
             out_sent(c, (size_t)r);
         return r;

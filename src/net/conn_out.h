@@ -18,8 +18,8 @@ struct cw_out_frame {
     bool packed; /* the payload is sent in compressed blocks */
     void (*release)(void *arg);
     void *arg;
-    int fds[CW_FRAME_FDS]; /* not sent yet */
-    unsigned n_fds, n_pieces;
+    struct cw_frame_fds fds; /* not sent yet */
+    unsigned n_pieces;
     struct iovec pieces[]; /* the first: header and message, which lie behind the pieces */
 };
 

@@ -84,7 +84,7 @@ bool cw_conn_pack_sent(struct cw_conn *c, size_t n)
         return false;
     o->queued -= o->block_raw;
     c->traffic.out += o->block_raw;
-    cw_pack_sent(&o->policy, o->block_raw);
+    o->policy.raw += o->block_raw;
     o->block_raw = 0;
     return o->piece == o->head->n_pieces;
 }
@@ -107,10 +107,9 @@ int cw_conn_unpack_head(struct cw_conn *c, const uint8_t *at, struct cw_error *e
     return cw_unpack_head(at, in->block_raw, &in->block, &in->block_stored, err);
 }
 
-struct iovec cw_conn_unpack_room(const struct cw_conn_in *in)
+uint8_t *cw_conn_unpack_memory(const struct cw_conn_in *in)
 {
-    uint8_t *to = in->block_stored ? (uint8_t *)in->payload + in->unpacked : cw_unpacker_room(in->unpacker);
-    return (struct iovec){.iov_base = to + in->have, .iov_len = in->block - in->have};
+    return in->block_stored ? (uint8_t *)in->payload + in->unpacked : cw_unpacker_room(in->unpacker);
 }
 
 int cw_conn_unpack_block(struct cw_conn *c, const uint8_t *at, struct cw_error *err)

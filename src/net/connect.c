@@ -12,7 +12,7 @@
 
 struct resolving {
     uv_getaddrinfo_t request;
-    struct cw_conn *c; /* NULL: nobody waits for it any more */
+    struct cw_conn *c; /* NULL: the connection has ended */
 };
 
 void cw_conn_resolve_cancel(struct cw_conn *c)
@@ -52,7 +52,7 @@ static int connecting_resolve(struct cw_conn *c, struct cw_error *err)
     c->state = CONN_CONNECTING;
     if (c->to.address.local)
         return 0;
-    int r = cw_address_resolve_number(&c->to.address, &c->to.addresses, err);
+    int r = cw_address_resolve(&c->to.address, AI_NUMERICHOST, &c->to.addresses, err);
     c->to.next = c->to.addresses;
     if (r <= 0)
         return r;

@@ -64,15 +64,8 @@ int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint
 void cw_envelope_clear(struct cw_envelope_memory *m)
 {
     /* The first block is the last of the list. */
-    while (m->blocks && m->blocks->next) {
-        struct cw_envelope_block *b = m->blocks;
-        m->blocks = b->next;
-        free(b);
-    }
-    if (m->blocks && m->blocks->size > BLOCK_MIN) {
-        free(m->blocks);
-        m->blocks = NULL;
-    }
+    while (m->blocks && (m->blocks->next || m->blocks->size > BLOCK_MIN))
+        free(CW_POP(m->blocks));
     if (m->blocks)
         m->blocks->used = 0;
     m->used = 0;

@@ -5,43 +5,39 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 
 static const uint8_t magic[4] = {'C', 'W', 'F', '1'}, packed_magic[4] = {'C', 'W', 'F', '2'};
 
-static void frame_put64(uint8_t *at, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(at, &v, sizeof(v));
-}
+/* The header as it is sent: all numbers are little-endian. */
+struct header {
+    uint8_t magic[4];
+    uint32_t message;
+    uint64_t sizes; /* bytes of the payload; from bit 48 on frame_sizes_check */
+    uint64_t message_hash, payload_hash;
+};
 
-static uint64_t frame_get64(const uint8_t *at)
-{
-    uint64_t v;
-    memcpy(&v, at, sizeof(v));
-    return le64toh(v);
-}
+_Static_assert(sizeof(struct header) == CW_FRAME_HEADER, "the header of a frame has no gaps");
 
 /* Of the sizes, which are believed before what they are of has come: one that was changed on its way would be
  * waited for as long as anything comes. */
 static uint64_t frame_sizes_check(uint32_t message, uint64_t payload)
 {
-    uint8_t sizes[12];
-    frame_put64(sizes, payload);
-    message = htole32(message);
-    memcpy(sizes + 8, &message, sizeof(message));
+    const uint32_t sizes[3] = {htole32((uint32_t)payload), htole32((uint32_t)(payload >> 32)),
+                               htole32(message)};
     return cw_hash64(sizes, sizeof(sizes)) >> 48;
 }
 
 void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
 {
-    uint32_t size = htole32(f->message);
-    memcpy(header, f->packed ? packed_magic : magic, sizeof(magic));
-    memcpy(header + 4, &size, sizeof(size));
-    frame_put64(header + 8, f->payload | frame_sizes_check(f->message, f->payload) << 48);
-    frame_put64(header + 16, f->message_hash);
-    frame_put64(header + 24, f->payload_hash);
+    struct header h = {.message = htole32(f->message),
+                       .sizes = htole64(f->payload | frame_sizes_check(f->message, f->payload) << 48),
+                       .message_hash = htole64(f->message_hash),
+                       .payload_hash = htole64(f->payload_hash)};
+    memcpy(h.magic, f->packed ? packed_magic : magic, sizeof(magic));
+    memcpy(header, &h, sizeof(h));
 }
 
 void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER])
@@ -57,7 +53,7 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
         return 0;
     for (size_t i = 0; i < have; i++)
         (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
-    /* an alert, or the greeting of who connects */
+    /* an alert, or the greeting of the side that connects */
     bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3;
     return cw_error_set(err, CW_E_SERVICE,
                         "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32",
@@ -67,17 +63,17 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit,
                   struct cw_frame *ret, struct cw_error *err)
 {
-    uint32_t size;
+    struct header h;
     if (cw_frame_begins(header, sizeof(magic), err) < 0)
         return CW_E_SERVICE;
-    memcpy(&size, header + 4, sizeof(size));
-    uint64_t payload = frame_get64(header + 8) & (CW_FRAME_PAYLOAD_MAX - 1);
-    *ret = (struct cw_frame){.message = le32toh(size),
+    memcpy(&h, header, sizeof(h));
+    uint64_t payload = le64toh(h.sizes) & (CW_FRAME_PAYLOAD_MAX - 1);
+    *ret = (struct cw_frame){.message = le32toh(h.message),
                              .payload = payload,
-                             .message_hash = frame_get64(header + 16),
-                             .payload_hash = frame_get64(header + 24)};
-    ret->packed = header[3] == packed_magic[3];
-    if (frame_get64(header + 8) >> 48 != frame_sizes_check(ret->message, payload))
+                             .message_hash = le64toh(h.message_hash),
+                             .payload_hash = le64toh(h.payload_hash),
+                             .packed = h.magic[3] == packed_magic[3]};
+    if (le64toh(h.sizes) >> 48 != frame_sizes_check(ret->message, payload))
         return cw_error_set(err, CW_E_SERVICE,
                             "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64
                             ") were changed on their way",
@@ -119,4 +115,10 @@ uint64_t cw_frame_hash(const struct iovec *pieces, size_t n)
     for (size_t i = 0; i < n; i++)
         XXH3_64bits_update(&state, pieces[i].iov_base, pieces[i].iov_len);
     return XXH3_64bits_digest(&state);
+}
+
+void cw_frame_close_fds(struct cw_frame_fds *fds)
+{
+    while (fds->n)
+        close(fds->fd[--fds->n]);
 }

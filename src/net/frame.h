@@ -19,6 +19,13 @@ struct cw_frame {
                   */
 };
 
+/* Descriptors of a frame, owned. */
+struct cw_frame_fds {
+    int fd[CW_FRAME_FDS];
+    size_t n;
+};
+
+void cw_frame_close_fds(struct cw_frame_fds *fds);
 void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER]);
 /* Changes a header to that of the same frame with a packed payload. */
 void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER]);

@@ -2,6 +2,8 @@
  */
 #include <string.h>
 
+#include <openssl/crypto.h>
+
 #include "base/patience.h"
 #include "net/conn_impl.h"
 
@@ -116,26 +118,18 @@ static uint64_t hello_common_capabilities(const Cachew__Hello *ours, char *const
     return common;
 }
 
-/* Takes as long for any token of this length, whatever it has right. */
-static bool token_is_same(const char *given, const char *token)
-{
-    size_t n = strlen(given), size = strlen(token);
-    volatile unsigned char differs = n != size;
-    for (size_t i = 0; i < n; i++)
-        differs |= (unsigned char)(given[i] ^ token[size ? i % size : 0]);
-    return !differs;
-}
-
 static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_error *err)
 {
     if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN ||
         h->version_min > h->version_max) {
-        cw_error_attribute(err, "version", "", ""); /* who is told gives up */
+        cw_error_attribute(err, "version", "", ""); /* a peer that gets this does not try again */
         return cw_error_set(
             err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
             h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
-    if (c->setup->token && !token_is_same(h->token, c->setup->token))
+    const char *token = c->setup->token;
+    /* It takes as long for any token of this length, whatever it has right. */
+    if (token && (strlen(h->token) != strlen(token) || CRYPTO_memcmp(h->token, token, strlen(token)) != 0))
         return cw_error_value(
             err, CW_E_SERVICE, "token", "", "",
             h->token[0] ? "the token is not the one that is expected here"

@@ -1,5 +1,5 @@
-/* libmicrohttpd without threads: its epoll descriptor is watched by our loop; who may stay connected for how
- * long is ours to say. */
+/* libmicrohttpd without threads: our loop watches its epoll descriptor. This file decides how long
+ * connections may stay. */
 #include "net/http.h"
 
 #include <arpa/inet.h>
@@ -26,8 +26,8 @@
         UINT64_C(10000000000), \
         cw_patience_silence_ns()) /* for a request and its answer: Prometheus, too, gives up after 10 s */
 #define LEAST_NS \
-    UINT64_C(100000000) /* who has a place keeps it so long in any crowd: what asks at once has asked by \
-                           then, from far away, too */
+    UINT64_C(100000000) /* a connection keeps its place so long in any crowd: a peer that asks at once \
+                           has asked by then, from far away, too */
 /* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no
  * frames around it. */
 #define PAGE_POLICY \
@@ -46,7 +46,7 @@ struct cw_http {
     bool loopback; /* it listens for this machine alone */
 };
 
-/* ---- who may stay ---- */
+/* ---- how long connections stay ---- */
 
 /* A connection: one request and its answer, which have a deadline however much is said meanwhile. */
 struct guest {
@@ -86,7 +86,7 @@ static void guest_on_connection(void *arg, struct MHD_Connection *c, void **gues
 
 /*
  * Ends those that are late and, with all places taken, the oldest. Returns after how long the next one is
- * due; 0: nobody is there. The end of the socket is an event for libmicrohttpd, which runs then, and closes
+ * due; 0: there are none. The end of the socket is an event for libmicrohttpd, which runs then, and closes
  * it.
  */
 static uint64_t http_end_guests(struct cw_http *h)
@@ -110,8 +110,9 @@ static unsigned http_connections(struct cw_http *h)
     return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections;
 }
 
-static void http_run(struct cw_http *h)
+static void http_run(void *arg)
 {
+    struct cw_http *h = arg;
     MHD_UNSIGNED_LONG_LONG ms;
     unsigned n = http_connections(h);
     MHD_run(h->daemon);
@@ -126,11 +127,6 @@ static void http_run(struct cw_http *h)
 }
 
 static void http_on_event(void *arg, int events CW_UNUSED)
-{
-    http_run(arg);
-}
-
-static void http_on_timer(void *arg)
 {
     http_run(arg);
 }
@@ -278,7 +274,7 @@ static int http_start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_er
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
         return cw_error_set(err, CW_E_IO, "no HTTP server at %s: libmicrohttpd has no epoll", h->address);
-    int r = cw_timer_new(l, http_on_timer, h, &h->timer, err);
+    int r = cw_timer_new(l, http_run, h, &h->timer, err);
     if (r >= 0)
         r = cw_watch_new(l, info->epoll_fd, http_on_event, h, &h->watch, err);
     if (r >= 0)

@@ -18,8 +18,8 @@ void cw_host_identity(char ret[80])
         snprintf(ret, 80, "%.36s-%" PRIu64, boot, (uint64_t)st.st_ino);
         return;
     }
-    /* Without /proc nobody is known to be here: an identity that nobody else has, and this process only once.
-     */
+    /* Without /proc no other process is known to be on this machine: a random identity, which no other
+     * process has. */
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         random[0] = (uint64_t)getpid();

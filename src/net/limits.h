@@ -11,7 +11,7 @@
 /* A message before the handshake is done. */
 #define CW_HANDSHAKE_BYTES (CW_MIB / 16)
 /* What a worker has queued for a client beside the batches that it asked for: answers to a bounded number of
- * requests, unless somebody asks and never reads. */
+ * requests, unless a client sends requests and never reads. */
 #define CW_BESIDE_BATCHES_BYTES (64 * CW_MIB)
 
 /* Positions of an epoch whose end is not known, which a stream's end or a full `take` ends: a year of 30

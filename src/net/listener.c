@@ -1,6 +1,6 @@
 /*
  * Listening sockets. Connections that have not shaken hands yet, or asked for nothing since, are counted
- * here: whoever opens thousands of them and says nothing takes the places of his own, not of others.
+ * here: a peer that opens thousands of them and sends nothing takes places of such connections only.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #define MAX_WAITING \
     1024 /* and no more than a quarter of the descriptors; all together have three: files and memory need \
             some too */
-#define MIN_WAITED_MS 250           /* nobody who is merely far away is sent off */
+#define MIN_WAITED_MS 250           /* a peer that is merely far away is not cut off */
 #define ACCEPT_TURN 64              /* before others have their turn */
 #define PAUSE_NS UINT64_C(50000000) /* without descriptors or places: others may end meanwhile */
 
@@ -41,23 +41,10 @@ void cw_listener_forget(struct cw_conn *c)
     l->n_waiting--;
 }
 
-static void listener_remember(struct cw_listener *l, struct cw_conn *c)
-{
-    c->listener = l;
-    cw_list_add(&l->waiting, &c->waiting);
-    l->n_waiting++;
-}
-
 static void listener_on_pause_over(void *arg)
 {
     struct cw_listener *l = arg;
     cw_watch_set(l->watch, 1);
-}
-
-static void listener_pause(struct cw_listener *l)
-{
-    cw_watch_set(l->watch, 0);
-    cw_timer_start(l->pause, PAUSE_NS, 0);
 }
 
 /* Whether there is a place for one more. */
@@ -83,12 +70,12 @@ static bool listener_make_room(struct cw_listener *l)
 static void listener_name_peer(struct cw_conn *c, const struct cw_listener *l, int fd,
                                const struct sockaddr_storage *peer, socklen_t size)
 {
-    struct ucred who;
-    socklen_t who_size = sizeof(who);
+    struct ucred process;
+    socklen_t process_size = sizeof(process);
     if (!l->at.local)
         cw_address_print_socket((const struct sockaddr *)peer, size, c->peer, sizeof(c->peer));
-    else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_size) == 0)
-        snprintf(c->peer, sizeof(c->peer), "process %" PRIdMAX, (intmax_t)who.pid);
+    else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &process_size) == 0)
+        snprintf(c->peer, sizeof(c->peer), "process %" PRIdMAX, (intmax_t)process.pid);
     else
         snprintf(c->peer, sizeof(c->peer), "%s", l->address);
 }
@@ -110,7 +97,9 @@ static int listener_admit(struct cw_listener *l, int fd, const struct sockaddr_s
         cw_conn_drop(c);
         return r;
     }
-    listener_remember(l, c);
+    c->listener = l;
+    cw_list_add(&l->waiting, &c->waiting);
+    l->n_waiting++;
     return 0;
 }
 
@@ -125,7 +114,8 @@ static void listener_on_connection(void *arg, int events CW_UNUSED)
         if (fd == -EAGAIN || fd == -EWOULDBLOCK)
             return;
         if (fd < 0) { /* no descriptors, no memory: it would be readable all the time */
-            listener_pause(l);
+            cw_watch_set(l->watch, 0);
+            cw_timer_start(l->pause, PAUSE_NS, 0);
             return;
         }
         if (listener_admit(l, fd, &peer, size, &err) < 0 && l->ops->refused)
@@ -176,8 +166,8 @@ const char *cw_listener_address(const struct cw_listener *l)
     return l->address;
 }
 
-/* Of those that go with their listener nobody is told. */
-static const struct cw_conn_ops nobody;
+/* The owner is not told of connections that go with their listener. */
+static const struct cw_conn_ops no_ops;
 
 struct cw_listener *cw_listener_free(struct cw_listener *l)
 {
@@ -188,7 +178,7 @@ struct cw_listener *cw_listener_free(struct cw_listener *l)
         cw_listener_forget(c);
         if (c->owner == OWNER_OPEN)
             continue;
-        cw_conn_set_user(c, &nobody, NULL);
+        cw_conn_set_user(c, &no_ops, NULL);
         cw_conn_die(c, NULL);
     }
     cw_watch_free(l->watch);

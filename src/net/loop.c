@@ -18,15 +18,15 @@ struct cw_loop {
     uv_prepare_t prepare; /* before it waits: what was deferred */
     uv_idle_t idle;       /* active while something is still deferred: then it does not wait */
     uv_signal_t signals[2];
-    bool has_signals;
+    int n_signals; /* of these that were initialised */
     void (*on_signal)(void *arg, int signal);
     void *signal_arg;
     struct cw_defer *deferred, **deferred_end;
-    uint8_t *scratch;
     _Atomic bool stop;
     pthread_mutex_t mutex;
     struct cw_post *posts, **posts_end; /* guarded by mutex */
     struct cw_post *running;            /* posts whose turn it is; loop thread only */
+    uint8_t scratch[CW_LOOP_SCRATCH];
 };
 
 /* ---- deferred work ---- */
@@ -44,15 +44,10 @@ void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
 /* What was deferred until now; not what that defers again, lest nothing is received meanwhile. */
 static void loop_run_deferred(struct cw_loop *l)
 {
-    struct cw_defer *last = CW_UNLIKELY(!l->deferred) ? NULL
-                                                      : (struct cw_defer *)((char *)l->deferred_end -
-                                                                            offsetof(struct cw_defer, next));
-    for (bool more = last != NULL; more;) {
-        struct cw_defer *d = l->deferred;
-        more = d != last;
-        l->deferred = d->next;
-        if (!l->deferred)
-            l->deferred_end = &l->deferred;
+    struct cw_defer *due = CW_STEAL(l->deferred);
+    l->deferred_end = &l->deferred;
+    while (due) {
+        struct cw_defer *d = CW_POP(due);
         d->queued = false;
         d->fn(d->arg);
     }
@@ -77,15 +72,13 @@ static void loop_on_prepare(uv_prepare_t *h)
 static void loop_run_posts(struct cw_loop *l)
 {
     CW_WITH (&l->mutex) {
-        l->running = l->posts;
-        l->posts = NULL;
+        l->running = CW_STEAL(l->posts);
         l->posts_end = &l->posts;
     }
     while (l->running) {
-        struct cw_post *p = l->running;
+        struct cw_post *p = CW_POP(l->running);
         void (*fn)(void *arg) = p->fn;
         void *arg = p->arg;
-        l->running = p->next;
         atomic_store(&p->posted, 0); /* from here on it may be posted again, and be gone */
         fn(arg);
     }
@@ -140,13 +133,12 @@ void cw_loop_stop(struct cw_loop *l)
 int cw_loop_new(struct cw_loop **ret, struct cw_error *err)
 {
     struct cw_loop *l = calloc(1, sizeof(*l));
-    if (!l || !(l->scratch = malloc(CW_LOOP_SCRATCH))) {
-        free(l);
-        return cw_error_nomem(err, sizeof(*l) + CW_LOOP_SCRATCH, "an event loop");
-    }
+    if (!l)
+        return cw_error_nomem(err, sizeof(*l), "an event loop");
     int r = uv_loop_init(&l->uv);
+    if (r >= 0 && (r = uv_async_init(&l->uv, &l->wake, loop_on_wake)) < 0)
+        uv_loop_close(&l->uv);
     if (r < 0) {
-        free(l->scratch);
         free(l);
         return cw_error_set(err, r == UV_ENOMEM ? CW_E_MEMORY : CW_E_IO, "an event loop can't be made: %s",
                             uv_strerror(r));
@@ -159,12 +151,6 @@ int cw_loop_new(struct cw_loop **ret, struct cw_error *err)
     l->prepare.data = l->idle.data = l->wake.data = l;
     uv_prepare_start(&l->prepare, loop_on_prepare);
     uv_unref((uv_handle_t *)&l->prepare); /* it does not keep the loop alive */
-    r = uv_async_init(&l->uv, &l->wake, loop_on_wake);
-    if (r < 0) {
-        l->wake.data = NULL;
-        cw_loop_free(l);
-        return cw_error_set(err, CW_E_IO, "an event loop can't be made: %s", uv_strerror(r));
-    }
     *ret = l;
     return 0;
 }
@@ -188,11 +174,9 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
 {
     if (!l)
         return NULL;
-    if (l->has_signals)
-        for (int i = 0; i < 2; i++)
-            handle_close(&l->signals[i]);
-    if (l->wake.data)
-        uv_unref((uv_handle_t *)&l->wake);
+    for (int i = 0; i < l->n_signals; i++)
+        handle_close(&l->signals[i]);
+    uv_unref((uv_handle_t *)&l->wake);
     for (bool more = true; more;) { /* what is closing, and what its end brings about */
         uv_run(&l->uv, UV_RUN_DEFAULT);
         loop_run_deferred(l);
@@ -200,14 +184,12 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
         CW_WITH (&l->mutex)
             more = l->posts || l->deferred || uv_loop_alive(&l->uv);
     }
-    if (l->wake.data)
-        handle_close(&l->wake);
+    handle_close(&l->wake);
     handle_close(&l->prepare);
     handle_close(&l->idle);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     uv_loop_close(&l->uv);
     pthread_mutex_destroy(&l->mutex);
-    free(l->scratch);
     free(l);
     return NULL;
 }
@@ -240,18 +222,14 @@ int cw_loop_signals(struct cw_loop *l, void (*fn)(void *arg, int signal), void *
     static const int caught[2] = {SIGINT, SIGTERM};
     l->on_signal = fn;
     l->signal_arg = arg;
-    if (l->has_signals)
-        return 0;
-    for (int i = 0; i < 2; i++) {
-        uv_signal_init(&l->uv, &l->signals[i]);
-        l->signals[i].data = l;
-    }
-    l->has_signals = true;
-    for (int i = 0; i < 2; i++) {
-        int r = uv_signal_start(&l->signals[i], loop_on_signal, caught[i]);
+    while (l->n_signals < 2) {
+        uv_signal_t *s = &l->signals[l->n_signals];
+        uv_signal_init(&l->uv, s);
+        s->data = l;
+        int r = uv_signal_start(s, loop_on_signal, caught[l->n_signals++]);
         if (r < 0)
             return cw_error_set(err, CW_E_IO, "signals can't be caught: %s", uv_strerror(r));
-        uv_unref((uv_handle_t *)&l->signals[i]);
+        uv_unref((uv_handle_t *)s);
     }
     return 0;
 }

@@ -73,8 +73,8 @@ struct cw_watch {
 static void watch_on_poll(uv_poll_t *h, int status, int events)
 {
     struct cw_watch *w = h->data;
-    /* libuv gives up a descriptor that is in trouble: who watches it finds out what the trouble is by using
-     * it. */
+    /* libuv gives up a descriptor that is in trouble: the function that watches it finds out what the trouble
+     * is by using it. */
     if (status < 0)
         w->events = 0;
     w->fn(w->arg, status < 0 ? 3 : (events & UV_READABLE ? 1 : 0) | (events & UV_WRITABLE ? 2 : 0));

@@ -34,7 +34,7 @@ int cw_unpacker_new(struct cw_unpacker **ret, struct cw_error *err) _must_check_
 struct cw_unpacker *cw_unpacker_free(struct cw_unpacker *u);
 /* Room for a compressed block. */
 uint8_t *cw_unpacker_room(struct cw_unpacker *u);
-/* Bytes of the block whose head this is, which is to become n raw ones; *stored: they are as they were. < 0:
+/* Bytes of the block with this head, which is to become n raw ones; *stored: they are as they were. < 0:
  * no block has this head. */
 int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool *stored,
                    struct cw_error *err) _must_check_;
@@ -55,8 +55,9 @@ struct cw_pack_policy {
     bool on;            /* payloads that begin now are compressed */
     bool busy, blocked; /* since at_ns: something is to be sent; and the socket does not take it */
     uint64_t at_ns;
-    uint64_t busy_ns, blocked_ns, raw;   /* of this window: times, and bytes of payloads that went */
-    double plain;                        /* raw bytes a second that went through without */
+    uint64_t busy_ns, blocked_ns; /* of this window */
+    uint64_t raw;                 /* of this window: bytes of payloads that were sent; its owner adds to it */
+    double plain;                 /* raw bytes a second that went through without */
     uint64_t not_before_ns, patience_ns; /* it did not pay: not tried again before; and how long that was */
     uint64_t look_again_ns;              /* on: then a window without */
     struct cw_tuned told;                /* what was decided last; told.what NULL: nothing was */
@@ -64,8 +65,6 @@ struct cw_pack_policy {
 
 /* How things are from now on. */
 void cw_pack_state(struct cw_pack_policy *p, uint64_t now_ns, bool busy, bool blocked);
-/* So many bytes of payloads went, in however many on the wire. */
-void cw_pack_sent(struct cw_pack_policy *p, size_t raw);
 /* A payload begins. Whether a sample of it is wanted: what it became is told by cw_pack_sampled. */
 bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns);
 void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size_t packed, uint64_t took_ns);

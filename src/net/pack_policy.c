@@ -13,16 +13,6 @@
 #define PATIENCE_MOST_NS UINT64_C(60000000000)
 #define LOOK_AGAIN_NS UINT64_C(10000000000) /* at the link's own speed: one window in so long */
 
-static double window_rate(uint64_t bytes, uint64_t ns)
-{
-    return ns ? (double)bytes * 1e9 / (double)ns : 0;
-}
-
-static void window_begin(struct cw_pack_policy *p)
-{
-    p->busy_ns = p->blocked_ns = p->raw = 0;
-}
-
 /* packed: bytes of payloads a second that get through compressed, or would. */
 static void policy_record(struct cw_pack_policy *p, uint64_t now_ns, bool on, double packed, const char *why)
 {
@@ -55,11 +45,6 @@ void cw_pack_state(struct cw_pack_policy *p, uint64_t now_ns, bool busy, bool bl
     p->at_ns = now_ns;
 }
 
-void cw_pack_sent(struct cw_pack_policy *p, size_t raw)
-{
-    p->raw += raw;
-}
-
 bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
 {
     cw_pack_state(p, now_ns, p->busy, p->blocked);
@@ -67,9 +52,9 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
         return !p->on;
     if (p->raw < WINDOW_BYTES || p->busy_ns < WINDOW_NS)
         return false;
-    double rate = window_rate(p->raw, p->busy_ns);
+    double rate = (double)p->raw * 1e9 / (double)p->busy_ns;
     bool bottleneck = (double)p->blocked_ns > BOTTLENECK * (double)p->busy_ns;
-    window_begin(p);
+    p->busy_ns = p->blocked_ns = p->raw = 0; /* a new window begins */
     if (p->on) {
         if (rate < WORTH * p->plain) {
             policy_record(p, now_ns, false, rate, "compressed payloads get through no sooner");

@@ -75,20 +75,20 @@ int cw_socket_accept(int fd, struct sockaddr_storage *peer, socklen_t *size)
 
 int cw_socket_peer_process(int fd)
 {
-    struct ucred who;
+    struct ucred peer;
     int process = -1;
     socklen_t size = sizeof(process);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0)
         return process;
-    size = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0
-               ? (int)syscall(SYS_pidfd_open, who.pid, 0)
+    size = sizeof(peer);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0
+               ? (int)syscall(SYS_pidfd_open, peer.pid, 0)
                : -1;
 }
 
 /* ---- listening ---- */
 
-/* A file that an earlier process left: nobody answers there. */
+/* Returns whether an earlier process left this file: no process listens there. */
 static bool socket_is_stale(const struct sockaddr_un *a)
 {
     struct stat st;
@@ -101,38 +101,33 @@ static bool socket_is_stale(const struct sockaddr_un *a)
     return stale;
 }
 
+/* Returns a socket that listens, or -errno. */
+static int socket_listen_at(const struct sockaddr *a, socklen_t size)
+{
+    const int on = 1;
+    int fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (a->sa_family == AF_UNIX)
+        (void)fchmod(fd, 0600); /* before bind: the file is never open to others */
+    else                        /* a restart takes its port again at once */
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    return bind(fd, a, size) < 0 || listen(fd, BACKLOG) < 0 ? socket_fail(fd) : fd;
+}
+
 static int socket_listen_path(const struct cw_address *a, int *ret_fd, struct cw_error *err)
 {
     struct sockaddr_un name;
     socklen_t size = cw_socket_path(a->path, &name);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return cw_error_errno(err, CW_E_IO, errno, "no socket");
-    (void)fchmod(fd, 0600); /* before bind: the file is never open to others */
-    int r = bind(fd, (struct sockaddr *)&name, size);
-    if (r < 0 && errno == EADDRINUSE && socket_is_stale(&name)) {
+    int fd = socket_listen_at((struct sockaddr *)&name, size);
+    if (fd == -EADDRINUSE && socket_is_stale(&name)) {
         unlink(name.sun_path);
-        r = bind(fd, (struct sockaddr *)&name, size);
+        fd = socket_listen_at((struct sockaddr *)&name, size);
     }
-    if (r < 0 || listen(fd, BACKLOG) < 0) {
-        r = socket_fail(fd);
-        return cw_error_at_file(err, CW_E_IO, a->path, -r, "can't listen at unix:%s", a->path);
-    }
+    if (fd < 0)
+        return cw_error_at_file(err, CW_E_IO, a->path, -fd, "can't listen at unix:%s", a->path);
     *ret_fd = fd;
     return 0;
-}
-
-static int socket_listen_tcp(const struct addrinfo *a)
-{
-    const int on = 1;
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    /* a restart takes its port again at once */
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
-        return socket_fail(fd);
-    return fd;
 }
 
 static unsigned socket_port(int fd)
@@ -152,11 +147,11 @@ int cw_socket_listen(const struct cw_address *a, int *ret_fd, unsigned *port, st
     *port = 0;
     if (a->local)
         return socket_listen_path(a, ret_fd, err);
-    r = cw_address_resolve(a, true, &list, err);
+    r = cw_address_resolve(a, AI_PASSIVE, &list, err);
     if (r < 0)
         return r;
     for (struct addrinfo *i = list; i && fd < 0; i = i->ai_next)
-        fd = socket_listen_tcp(i);
+        fd = socket_listen_at(i->ai_addr, i->ai_addrlen);
     freeaddrinfo(list);
     cw_address_print(a->host, (unsigned)strtoul(a->port, NULL, 10), text, sizeof(text));
     if (fd < 0)

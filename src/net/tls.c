@@ -326,11 +326,9 @@ static void stream_explain(struct cw_tls_stream *s)
     s->failed = true;
 }
 
-int cw_tls_why(const struct cw_tls_stream *s, struct cw_error *err)
+const struct cw_error *cw_tls_why(const struct cw_tls_stream *s)
 {
-    if (err)
-        *err = s->why;
-    return s->why.status;
+    return &s->why;
 }
 
 /* What a call of OpenSSL that did not do its work means; *other: it waits for the other direction. */
@@ -414,14 +412,9 @@ ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size
     return (ssize_t)total;
 }
 
-bool cw_tls_send_wants_readable(const struct cw_tls_stream *s)
+bool cw_tls_wants_writable(const struct cw_tls_stream *s, bool sends)
 {
-    return s->send_wants_readable;
-}
-
-bool cw_tls_receive_wants_writable(const struct cw_tls_stream *s)
-{
-    return s->receive_wants_writable;
+    return (sends && !s->send_wants_readable) || s->receive_wants_writable;
 }
 
 bool cw_tls_pending(const struct cw_tls_stream *s)

@@ -34,10 +34,11 @@ struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s);
 /* As cw_socket_send and cw_socket_receive; both do the handshake on the way. -EPROTO: cw_tls_why says why. */
 ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t n);
 ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size_t n);
-int cw_tls_why(const struct cw_tls_stream *s, struct cw_error *err);
-/* Return what the socket must become before a call that gave -EAGAIN is repeated. */
-bool cw_tls_send_wants_readable(const struct cw_tls_stream *s);
-bool cw_tls_receive_wants_writable(const struct cw_tls_stream *s);
+/* status 0: TLS did not fail. */
+const struct cw_error *cw_tls_why(const struct cw_tls_stream *s);
+/* Returns whether the socket must become writable before a call that gave -EAGAIN is repeated: receiving, or
+ * (sends) also sending. */
+bool cw_tls_wants_writable(const struct cw_tls_stream *s, bool sends);
 /* Returns whether bytes can be received although the socket is not readable. */
 bool cw_tls_pending(const struct cw_tls_stream *s);
 /* Notifies the peer that no bytes follow. */

@@ -2,11 +2,11 @@
  * time differs. */
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "storage/internal.h"
 
 void cw_file_compare_by(struct cw_file *f, cw_file_same *same, const void *index, size_t i)
@@ -55,7 +55,7 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
     struct cw_error why = {0};
     struct stat s;
     bool same = false;
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     int r = fstat(fd, &s);
     if (r == 0 && cw_settle(cw_timespec_ns(&s.st_ctim)))
         r = fstat(fd, &s);
@@ -67,7 +67,6 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
         r = f->same(f->index, f->number, again, &same, &why);
     if (r == 0 && same)
         atomic_store(&f->ctime_ns, cw_timespec_ns(&s.st_ctim));
-    pthread_mutex_unlock(&mutex);
     cw_file_free(again);
     /* damaged content is other content: the file was sound when it was indexed */
     if (r == CW_E_DATA || (r == 0 && !same))
@@ -75,9 +74,7 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
                             "%s: changed since it was indexed: its content is another, though its size and "
                             "modification time are not",
                             f->path);
-    if (r < 0 && err)
-        *err = why;
-    return r;
+    return r < 0 ? cw_error_copy(err, &why) : r;
 }
 
 int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *err)
@@ -125,8 +122,5 @@ int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_e
 int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err)
 {
     struct cw_error changed = {0};
-    int status = cw_file_check(f, cw_now_ns(), false, &changed);
-    if (status < 0 && err)
-        *err = changed;
-    return status < 0 ? status : r;
+    return cw_file_check(f, cw_now_ns(), false, &changed) < 0 ? cw_error_copy(err, &changed) : r;
 }

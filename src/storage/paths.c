@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <libgen.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -200,12 +201,17 @@ static int pattern_expand(const char *dir, const char *pattern, bool wild, struc
     return *rest ? pattern_expand(next, rest, wild, found, err) : pattern_add_file(next, wild, found, err);
 }
 
+/* Returns what stands before a pattern: base_dir with a slash at its end, or "". NULL: out of memory. */
+static char *pattern_base(const char *base_dir, const char *pattern)
+{
+    bool below = base_dir && *base_dir && pattern[0] != '/';
+    return path_join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
+}
+
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix,
             struct cw_error *err)
 {
-    bool below = base_dir && *base_dir && pattern[0] != '/';
-    _cleanup_free_ char *base = path_join(below ? base_dir : "", "/",
-                                          below && base_dir[strlen(base_dir) - 1] != '/', false);
+    _cleanup_free_ char *base = pattern_base(base_dir, pattern);
     size_t prefix = pattern_prefix(pattern);
     _cleanup_free_ char *plain = path_join("", pattern, prefix, true);
     if (!base || !plain)
@@ -227,15 +233,9 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
 
 char *cw_glob_dir(const char *base_dir, const char *pattern)
 {
-    bool below = base_dir && *base_dir && pattern[0] != '/';
-    _cleanup_free_ char *base = path_join(below ? base_dir : "", "/",
-                                          below && base_dir[strlen(base_dir) - 1] != '/', false);
-    char *dir = base ? path_join(base, pattern, pattern_prefix(pattern), true) : NULL;
-    if (dir && !*dir) {
-        free(dir);
-        dir = strdup(".");
-    }
-    return dir;
+    _cleanup_free_ char *base = pattern_base(base_dir, pattern);
+    _cleanup_free_ char *dir = base ? path_join(base, pattern, pattern_prefix(pattern), true) : NULL;
+    return dir && !*dir ? strdup(".") : CW_STEAL(dir);
 }
 
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
@@ -291,13 +291,8 @@ static int put_write(int fd, const uint8_t *data, size_t size)
 /* Makes a rename durable. Errors are ignored, because the file is whole either way. */
 static void put_sync_directory(const char *path, char *scratch)
 {
-    const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) : 0;
-    memcpy(scratch, path, n);
-    if (n == 0)
-        scratch[n++] = slash ? '/' : '.';
-    scratch[n] = '\0';
-    int fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    memcpy(scratch, path, strlen(path) + 1);
+    int fd = open(dirname(scratch), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         (void)fsync(fd);
         close(fd);

@@ -86,7 +86,9 @@ def main():
     # What is loaded comes from the wheel, or is in every Linux.
     assert distribution("cachew").locate_file("cachew.libs").exists()
     mapped = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
-    native = [m for m in mapped if any(lib in m for lib in ("jansson", "xxhash", "libjpeg", "spng", "webp"))]
+    native = [
+        m for m in mapped if any(lib in m for lib in ("jansson", "xxhash", "libjpeg", "libpng", "webp"))
+    ]
     assert len(native) >= 5 and all(os.path.realpath(sys.prefix) in os.path.realpath(m) for m in native), (
         native
     )

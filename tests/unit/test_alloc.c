@@ -1,6 +1,6 @@
 /*
  * Every allocation that a whole run makes, from the JSON value of a pipeline to its last batch, fails in
- * turn: those of libjpeg, libspng, libwebp and zlib too. What comes of it is an error, or (where the engine
+ * turn: those of libjpeg, libpng, libwebp and zlib too. What comes of it is an error, or (where the engine
  * can do without) exactly the batches that come otherwise. Nothing is left behind. Reading JSON text is left
  * out: jansson 2.14 drops characters, and then writes past its buffer, when memory for a long word is
  * refused.

@@ -132,7 +132,7 @@ static void reads_all_kinds(void **state)
         assert_memory_equal(v[2].data, "third", 5);
         f = find(&example, "empty");
         assert_int_equal(f.kind, CW_FEATURE_NONE);
-        assert_non_null(f.entry);
+        assert_non_null(f.key);
         assert_int_equal(find(&example, "absent").kind, CW_FEATURE_NONE);
         bytes_free(&example);
     }

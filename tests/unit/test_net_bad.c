@@ -354,8 +354,8 @@ static void test_bad_frames(void **state)
         "",
         "",
         "a second handshake",
-        "nobody expects",
-        "nobody expects",
+        "is not expected",
+        "is not expected",
         "in a frame's header (65542 bytes, and 0) were changed",
     };
     Cachew__Query q = CACHEW__QUERY__INIT;

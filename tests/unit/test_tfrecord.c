@@ -36,7 +36,7 @@ static void crc_is_portable(void **state)
         const uint8_t *p = data + size % 16;
         assert_int_equal(cw_crc32c(p, size), cw_crc32c_portable(0, p, size));
     }
-    assert_int_equal(cw_crc32c_extend(cw_crc32c(data, 12345), data + 12345, n - 12345), cw_crc32c(data, n));
+    assert_int_equal(cw_crc32c_portable(cw_crc32c(data, 12345), data + 12345, n - 12345), cw_crc32c(data, n));
     free(data);
 }
 

@@ -84,7 +84,7 @@ static bool parse_example_check_feature(const struct cw_feature_spec *want, cons
             return true;
         }
         return cw_block_fail(b, row, name, "the feature \"%.*s\" (%s) is %s and has no default", key_size,
-                             want->key, kind, f->entry ? "empty" : "missing");
+                             want->key, kind, f->key ? "empty" : "missing");
     }
     if (f->kind != parse_example_kind_of(want->dtype))
         return cw_block_fail(b, row, name, "the feature \"%.*s\" holds %s, expected %s", key_size, want->key,
