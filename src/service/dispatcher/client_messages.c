@@ -104,26 +104,21 @@ void cw_dp_client_forget_waiting(struct cw_dispatcher *d, struct cw_peer *p)
 {
     if (!p->waiting.attach)
         return;
-    cachew__attach__free_unpacked(p->waiting.attach, NULL);
-    d->peers.waiting_bytes -= p->waiting.bytes;
-    p->waiting.attach = NULL;
+    d->peers.waiting_bytes -= cachew__attach__get_packed_size(p->waiting.attach);
+    cachew__attach__free_unpacked(CW_STEAL(p->waiting.attach), NULL);
 }
 
 /* Keeps the attachment to try it again. -1: no memory. */
 static int client_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a)
 {
-    size_t size = cachew__attach__get_packed_size(a);
-    _cleanup_free_ uint8_t *packed = d->peers.waiting_bytes + size <= DP_WAITING ? malloc(size + 1) : NULL;
-    if (packed)
-        cachew__attach__pack(a, packed);
-    p->waiting = (struct waiting_attach){.attach = packed ? cachew__attach__unpack(NULL, size, packed) : NULL,
-                                         .id = id,
-                                         .since_ns = d->now_ns,
-                                         .last_tick_ns = d->now_ns,
-                                         .bytes = size};
+    p->waiting = (struct waiting_attach){
+        .attach = cw_dp_message_copy(&a->base, DP_WAITING - d->peers.waiting_bytes),
+        .id = id,
+        .since_ns = d->now_ns,
+        .last_tick_ns = d->now_ns};
     if (!p->waiting.attach)
         return -1;
-    d->peers.waiting_bytes += size;
+    d->peers.waiting_bytes += cachew__attach__get_packed_size(p->waiting.attach);
     return 0;
 }
 

@@ -52,7 +52,7 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_log(d, false,
                   "pool \"%s\" is away, with %u workers: none of them is started or stopped until its "
                   "provisioner reconnects",
-                  p->pool->name, p->pool->units);
+                  p->pool->info->name, p->pool->info->units);
         cw_dp_provisioner_lost(d, p->pool);
     }
     cw_dp_client_forget_waiting(d, p);

@@ -24,9 +24,9 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
     else
         snprintf(buf, size, "no worker is there");
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
-        if (p->why && n_draining == 0)
-            snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->name,
-                     p->why);
+        if (*p->info->why && n_draining == 0)
+            snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->info->name,
+                     p->info->why);
 }
 
 static void held_find(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)

@@ -88,7 +88,7 @@ static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools) {
         pooled += p->wanted;
         pools++;
-        short_of += p->why != NULL;
+        short_of += *p->info->why != '\0';
     }
     cw_metrics_list(
         m, (const struct cw_metric_row[]){

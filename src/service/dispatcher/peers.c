@@ -92,6 +92,16 @@ void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
     d->io.log(d->io.user, warning, cw_text_clean(text, sizeof(text)));
 }
 
+void *cw_dp_message_copy(const ProtobufCMessage *m, size_t most)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    _cleanup_free_ uint8_t *packed = size <= most ? malloc(size + 1) : NULL;
+    if (!packed)
+        return NULL;
+    protobuf_c_message_pack(m, packed);
+    return protobuf_c_message_unpack(m->descriptor, NULL, size, packed);
+}
+
 char *cw_dp_hex(const uint8_t id[16], char ret[33])
 {
     for (int i = 0; i < 16; i++)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "proto/cachew.pb-c.h"
 #include "service/dispatcher/job_scaling.h"
 #include "service/dispatcher/types.h"
 
@@ -13,13 +14,10 @@
 
 struct pool {
     struct cw_link link;
-    struct cw_peer *peer;      /* its provisioner */
-    char *name, *why, *prefix; /* why: it can't start workers; prefix: of the names of its workers */
-    int index;                 /* from 1 */
-    uint32_t minimum, maximum;
-    uint32_t units;     /* workers, as the provisioner reports */
-    uint32_t n_foreign; /* workers of an earlier provisioner that are still connected: they count too */
-    double price_per_h, cpu_share;
+    struct cw_peer *peer; /* its provisioner */
+    Cachew__Pool *info;   /* as the provisioner sent it last */
+    int index;            /* from 1 */
+    uint32_t n_foreign;   /* workers of an earlier provisioner that are still connected: they count too */
     double start_delay_s; /* as measured; 0: not yet */
     uint32_t wanted;
     bool due;              /* Want is to be sent */

@@ -31,8 +31,8 @@ static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s,
             continue;
         const char *reason = t->why ? t->why : "no reason was given";
         snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s",
-                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->info.name, 60),
-                 w->info.name, (int)cw_text_whole(reason, longest), reason);
+                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->last_peer->name, 60),
+                 w->last_peer->name, (int)cw_text_whole(reason, longest), reason);
         cw_text_show(shown, size ? sizeof(shown) : room, text); /* the first reason is cut to fit */
         size_t k = strlen(shown);
         if (size + k >= room) {
@@ -74,7 +74,7 @@ static void unfit_note(struct cw_dispatcher *d, struct assignment *t, const char
     free(t->why);
     t->why = cw_text_dup(why, 1000);
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id,
-              t->worker->info.name, cw_dp_hex(t->stream->id, hex), why);
+              t->worker->last_peer->name, cw_dp_hex(t->stream->id, hex), why);
 }
 
 /* Stores the plan, which the stream's jobs waited for. */
@@ -249,7 +249,7 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
         t->state != ASSIGNMENT_READY) /* the stream is forgotten, or requested anew */
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s",
-              w->id, w->info.name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
+              w->id, w->last_peer->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     cw_dp_stream_dirty(d, s);
     /* A worker that does not have the stream has not failed: it is requested again, and gets leases if no

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/text.h"
 #include "service/dispatcher/caching.h"
 #include "service/dispatcher/held.h"
 #include "service/dispatcher/json_list.h"
@@ -17,12 +16,6 @@
 static json_t *query_integer(uint64_t v)
 {
     return json_integer((json_int_t)CW_MIN(v, (uint64_t)INT64_MAX));
-}
-
-/* Names and reasons come from peers, and may not be UTF-8. */
-static json_t *query_text(const char *t)
-{
-    return t && cw_text_utf8(t, strlen(t)) ? json_string(t) : json_string(t ? "(not UTF-8)" : "");
 }
 
 static json_t *query_hex(const uint8_t id[16])
@@ -106,7 +99,7 @@ static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
     json_t *o = json_object();
     bool at_most_once = j->terms.guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
     char held[800] = "";
-    query_set(&o, "name", query_text(j->name), "stream", query_hex(j->stream_id), "state",
+    query_set(&o, "name", cw_dp_json_text(j->name), "stream", query_hex(j->stream_id), "state",
               json_string(cw_dp_job_state(j)), "epoch", query_integer(query_job_epoch(j)), "epochs",
               query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
               json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
@@ -121,9 +114,9 @@ static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)
-        query_set(&o, "held", query_text(held), NULL);
+        query_set(&o, "held", cw_dp_json_text(held), NULL);
     if (j->why)
-        query_set(&o, "why", query_text(j->why), NULL);
+        query_set(&o, "why", cw_dp_json_text(j->why), NULL);
     return o;
 }
 
@@ -141,16 +134,15 @@ static void query_worker_cache(json_t **o, const struct worker *w)
 static json_t *query_worker(const struct worker *w)
 {
     json_t *o = json_object(), *unfit = json_array();
-    query_set(&o, "id", query_integer(w->id), "pid", query_integer(w->info.pid), "name",
-              query_text(w->info.name), "host", query_text(w->info.host), "address",
-              query_text(w->info.n_addresses > 0 ? w->info.addresses[0] : w->info.unix_path), "http",
-              query_text(w->info.http), "pool", query_text(w->info.pool), "serves",
-              query_integer(w->n_worker_sets), "state",
+    query_set(&o, "id", query_integer(w->id), "pid", query_integer(w->info->pid), "name",
+              cw_dp_json_text(w->last_peer->name), "host", cw_dp_json_text(w->last_peer->host), "address",
+              cw_dp_json_text(cw_dp_worker_place(w)), "http", cw_dp_json_text(w->info->http), "pool",
+              cw_dp_json_text(w->info->pool), "serves", query_integer(w->n_worker_sets), "state",
               json_string(!w->peer     ? "gone"
                           : w->leaving ? "draining"
                                        : "ready"),
-              "leases", query_integer(w->n_held), "cpu_budget", query_integer(w->info.cpu_budget), "memory",
-              query_integer(w->info.memory), "memory_in_use", query_integer(w->usage.memory_bytes), "cpu_s",
+              "leases", query_integer(w->n_held), "cpu_budget", query_integer(w->info->cpu_budget), "memory",
+              query_integer(w->info->memory), "memory_in_use", query_integer(w->usage.memory_bytes), "cpu_s",
               json_real((double)w->usage.cpu_ns / 1e9), "batches", query_integer(w->usage.n_batches), "bytes",
               query_integer(w->usage.n_bytes), "cpus", json_real(w->rates.cpus), "batches_per_s",
               json_real(w->rates.batches_per_s), "bytes_per_s", json_real(w->rates.bytes_per_s), "cache_hits",
@@ -161,7 +153,7 @@ static json_t *query_worker(const struct worker *w)
         if (t->state != ASSIGNMENT_UNFIT)
             continue;
         json_t *u = json_object();
-        query_set(&u, "stream", query_hex(t->stream->id), "why", query_text(t->why), NULL);
+        query_set(&u, "stream", query_hex(t->stream->id), "why", cw_dp_json_text(t->why), NULL);
         cw_dp_json_append(&unfit, u);
     }
     query_set(&o, "unfit", unfit, NULL);
@@ -174,8 +166,8 @@ static json_t *query_target(const struct worker *w)
     json_t *o = json_object(), *targets = json_array(), *labels = json_object();
     char id[24];
     snprintf(id, sizeof(id), "%" PRIu64, w->id);
-    cw_dp_json_append(&targets, query_text(w->info.http));
-    query_set(&labels, "worker", json_string(id), "pool", query_text(w->info.pool), NULL);
+    cw_dp_json_append(&targets, cw_dp_json_text(w->info->http));
+    query_set(&labels, "worker", json_string(id), "pool", cw_dp_json_text(w->info->pool), NULL);
     query_set(&o, "targets", targets, "labels", labels, NULL);
     return o;
 }
@@ -191,7 +183,7 @@ static json_t *query_stream(const struct stream *s)
         complete += t->n_complete;
     }
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        cw_dp_json_append(&jobs, query_text(j->name));
+        cw_dp_json_append(&jobs, cw_dp_json_text(j->name));
     query_set(&o, "stream", query_hex(s->id), "fingerprint", query_hex(s->pipeline->fingerprint), "seed",
               query_integer(s->seed), "state",
               json_string(!s->data                  ? "preparing"
@@ -228,8 +220,8 @@ static json_t *query_status(const struct cw_dispatcher *d)
     size_t n_workers = 0;
     CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
         n_workers += w->peer != NULL;
-    query_set(&o, "role", json_string("dispatcher"), "name", query_text(d->name), "software",
-              query_text(d->software), "pid", query_integer(d->pid), "uptime_s",
+    query_set(&o, "role", json_string("dispatcher"), "name", cw_dp_json_text(d->name), "software",
+              cw_dp_json_text(d->software), "pid", query_integer(d->pid), "uptime_s",
               json_real((double)(d->now_ns - d->start_ns) / 1e9), "connections", query_integer(d->peers.n),
               "workers", query_integer(n_workers), "jobs", query_integer(d->jobs.n - d->jobs.n_over),
               "streams", query_integer(d->streams.n), "completed", query_integer(d->leases.n_completed),
@@ -237,7 +229,7 @@ static json_t *query_status(const struct cw_dispatcher *d)
     if (d->scaler.enabled)
         query_set(&o, "policy", query_policy(&d->scaler.policy), NULL);
     query_set(&o, "journal",
-              d->journal.retry_ns != 0 ? query_text(d->journal.error.message) : json_string("ok"), NULL);
+              d->journal.retry_ns != 0 ? cw_dp_json_text(d->journal.error.message) : json_string("ok"), NULL);
     return o;
 }
 
@@ -279,7 +271,7 @@ static bool query_answer(struct cw_dispatcher *d, const char *what, json_t **ret
                 cw_dp_json_append(&list, query_worker(w));
     } else if (strcmp(what, "targets") == 0) {
         CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
-            if (w->peer && *w->info.http)
+            if (w->peer && *w->info->http)
                 cw_dp_json_append(&list, query_target(w));
     } else if (strcmp(what, "streams") == 0) {
         CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)

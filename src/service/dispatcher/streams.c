@@ -31,12 +31,8 @@ struct stream *cw_dp_stream_unref(struct stream *s)
 
 int cw_dp_stream_set_data(struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
 {
-    size_t size = cachew__prepared__get_packed_size(p);
-    _cleanup_free_ uint8_t *packed = malloc(size + 1);
-    if (packed)
-        cachew__prepared__pack(p, packed);
-    s->data = packed ? cachew__prepared__unpack(NULL, size, packed) : NULL;
-    return s->data ? 0 : cw_error_nomem(err, size, "a worker's description of the data");
+    s->data = cw_dp_message_copy(&p->base, SIZE_MAX);
+    return s->data ? 0 : cw_error_nomem(err, 0, "a worker's description of the data");
 }
 
 void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s)

@@ -11,30 +11,18 @@
 
 /* ---- registering ---- */
 
-static int worker_info_fill(struct worker *w, const struct cw_peer *p, const Cachew__Register *r,
-                            struct cw_error *err)
+/* Keeps what the worker registered with. */
+static int worker_info_set(struct worker *w, struct cw_peer *p, const Cachew__Register *r,
+                           struct cw_error *err)
 {
-    struct worker_info x = {.name = strdup(p->name),
-                            .host = strdup(p->host),
-                            .unix_path = strdup(r->unix_path),
-                            .http = strdup(r->http),
-                            .pool = strdup(r->pool),
-                            .addresses = calloc(r->n_addresses + 1, sizeof(char *)),
-                            .pid = r->pid,
-                            .cpu_budget = r->cpu_budget,
-                            .memory = r->memory};
-    bool ok = x.name && x.host && x.unix_path && x.http && x.pool && x.addresses;
-    for (; ok && x.n_addresses < r->n_addresses; x.n_addresses += ok) {
-        x.addresses[x.n_addresses] = strdup(r->addresses[x.n_addresses]);
-        ok = x.addresses[x.n_addresses] != NULL;
-    }
-    if (!ok) {
-        cw_dp_worker_info_clear(&x);
+    Cachew__Register *info = cw_dp_message_copy(&r->base, DP_REGISTERED);
+    if (!info)
         return cw_error_nomem(err, 0, "the addresses of a worker");
-    }
-    cw_dp_worker_info_clear(&w->info);
-    w->info = x;
-    w->room.max_streams = r->max_streams;
+    cachew__register__free_unpacked(w->info, NULL);
+    cw_dp_peer_unref(w->last_peer);
+    w->info = info;
+    w->last_peer = p;
+    p->refs++;
     return 0;
 }
 
@@ -102,7 +90,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
             return result;
         d->workers.last_id++;
     }
-    result = worker_info_fill(w, p, r, err);
+    result = worker_info_set(w, p, r, err);
     /* its id is sent when it is durable: no other worker gets it then */
     struct action then = {.kind = ACTION_REGISTERED, .peer = p, .re = id};
     if (result == 0)
@@ -136,8 +124,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     cw_dp_peer_send(d, p,
                     &(Cachew__Envelope){CW_MESSAGE(envelope), .re = re,
                                         .of_case = CACHEW__ENVELOPE__OF_REGISTERED, .registered = &r});
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id, w->info.name,
-              w->info.pid, w->info.n_addresses > 0 ? w->info.addresses[0] : w->info.unix_path);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id,
+              w->last_peer->name, w->info->pid, cw_dp_worker_place(w));
     w->ready = true;
     cw_dp_pool_started(d, w);
     cw_dp_scaling_due(d);
@@ -152,7 +140,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
         cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id,
-                  w->info.name, w->n_held);
+                  w->last_peer->name, w->n_held);
     if (w->leaving == WORKER_STAYS) {
         d->workers.n_lost++;
         cw_dp_history_worker_gone(d, w);
@@ -192,7 +180,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
         cw_dp_pool_released(d, w);
     if (was != WORKER_STAYS)
         return;
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->info.name);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->last_peer->name);
     w->since_ns = d->now_ns;
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         const struct stream *s = t->stream;

@@ -48,19 +48,6 @@ int cw_dp_worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarna
     return 0;
 }
 
-void cw_dp_worker_info_clear(struct worker_info *info)
-{
-    for (size_t i = 0; i < info->n_addresses; i++)
-        free(info->addresses[i]);
-    free(info->addresses);
-    free(info->name);
-    free(info->host);
-    free(info->unix_path);
-    free(info->http);
-    free(info->pool);
-    *info = (struct worker_info){0};
-}
-
 void cw_dp_worker_remove(struct cw_dispatcher *d, struct worker *w)
 {
     cw_map_remove(&d->workers.by_id, &w->by_id);
@@ -70,7 +57,8 @@ void cw_dp_worker_remove(struct cw_dispatcher *d, struct worker *w)
     d->workers.n_awaited -= w->awaited;
     if (w->peer)
         w->peer->worker = NULL;
-    cw_dp_worker_info_clear(&w->info);
+    cachew__register__free_unpacked(w->info, NULL);
+    cw_dp_peer_unref(w->last_peer);
     free(w);
 }
 
@@ -81,12 +69,17 @@ bool cw_dp_worker_able(const struct worker *w)
 
 bool cw_dp_worker_full(const struct worker *w)
 {
-    return w->room.short_of_memory || (w->room.max_streams > 0 && w->room.n_streams >= w->room.max_streams);
+    return w->room.short_of_memory || (w->info->max_streams > 0 && w->room.n_streams >= w->info->max_streams);
 }
 
 Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w)
 {
-    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address),     .worker = w->id,
-                                   .host = w->info.host,           .unix_path = w->info.unix_path,
-                                   .addresses = w->info.addresses, .n_addresses = w->info.n_addresses};
+    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address),      .worker = w->id,
+                                   .host = w->last_peer->host,      .unix_path = w->info->unix_path,
+                                   .addresses = w->info->addresses, .n_addresses = w->info->n_addresses};
+}
+
+const char *cw_dp_worker_place(const struct worker *w)
+{
+    return w->info->n_addresses > 0 ? w->info->addresses[0] : w->info->unix_path;
 }
