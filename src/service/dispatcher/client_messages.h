@@ -4,7 +4,7 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* Handles a client's message. */
+/* Handles a client's message. 1: this role does not send it. */
 int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
                          struct cw_error *err) _must_check_;
 /* Its connection is lost, or it detached. Frees a job that nobody waits for any more. */

@@ -26,11 +26,32 @@
 
 /* ---- peers ---- */
 
+/* The roles of peers. message: handles a peer's message; 1: this role does not send it. */
+static const struct role {
+    Cachew__Role role;
+    const char *name;
+    int (*message)(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
+                   struct cw_error *err);
+} roles[] = {
+    {CACHEW__ROLE__ROLE_CLIENT, "a client", cw_dp_client_message},
+    {CACHEW__ROLE__ROLE_WORKER, "a worker", cw_dp_worker_message},
+    {CACHEW__ROLE__ROLE_ADMIN_CLIENT, "an admin client", cw_dp_admin_message},
+    {CACHEW__ROLE__ROLE_PROVISIONER, "a provisioner", cw_dp_provisioner_message},
+};
+
+/* NULL: it does not connect to a dispatcher. */
+static const struct role *role_find(Cachew__Role role)
+{
+    for (size_t i = 0; i < CW_COUNT_OF(roles); i++)
+        if (roles[i].role == role)
+            return &roles[i];
+    return NULL;
+}
+
 int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello,
                             struct cw_peer **ret, struct cw_error *err)
 {
-    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER &&
-        hello->role != CACHEW__ROLE__ROLE_ADMIN_CLIENT && hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
+    if (!role_find(hello->role))
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
     if (d->peers.n >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
@@ -67,16 +88,12 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (p->state == PEER_CLOSING)
         return 0;
-    switch (p->role) {
-    case CACHEW__ROLE__ROLE_CLIENT:
-        return cw_dp_client_message(d, p, m, err);
-    case CACHEW__ROLE__ROLE_WORKER:
-        return cw_dp_worker_message(d, p, m, err);
-    case CACHEW__ROLE__ROLE_PROVISIONER:
-        return cw_dp_provisioner_message(d, p, m, err);
-    default:
-        return cw_dp_admin_message(d, p, m, err);
-    }
+    const struct role *role = role_find(p->role);
+    int r = role->message(d, p, m, err);
+    return r <= 0 ? r
+                  : cw_error_set(err, CW_E_SERVICE,
+                                 "%s does not say this (field %d of Envelope) to a dispatcher", role->name,
+                                 (int)m->of_case);
 }
 
 /* ---- turns ---- */
@@ -220,7 +237,6 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
 {
     if (!d)
         return NULL;
-    cw_dp_commit_deinit(d);
     d->io.log = NULL;
     d->scaler.enabled = false; /* worker sets are not updated any more */
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)

@@ -10,15 +10,24 @@
 #include "service/dispatcher/state.h"
 #include "service/dispatcher/stream_life.h"
 
+/* Returns the job that is over for longest, or (not over) without a client for longest; NULL: there is none.
+ */
+static struct job *job_find_oldest(struct cw_dispatcher *d, bool over)
+{
+    struct job *oldest = NULL;
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
+        if (cw_dp_job_over(j) == over && j->ranks.n_attached == 0 &&
+            (!oldest || j->since_ns < oldest->since_ns))
+            oldest = j;
+    return oldest;
+}
+
 /* Whether there is room for one more job: the one that is without a client for longest makes room. */
 static bool job_room(struct cw_dispatcher *d)
 {
-    struct job *oldest = NULL;
     if (d->jobs.n - d->jobs.n_over < DP_JOBS)
         return true;
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
-        if (!cw_dp_job_over(j) && j->ranks.n_attached == 0 && (!oldest || j->since_ns < oldest->since_ns))
-            oldest = j;
+    struct job *oldest = job_find_oldest(d, false);
     if (oldest) {
         cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name,
                   DP_JOBS);
@@ -71,7 +80,8 @@ void cw_dp_job_leave_stream(struct cw_dispatcher *d, struct job *j)
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 {
     if (cw_dp_job_journalled(j))
-        cw_dp_journal_tried(d, cw_dp_journal_job_gone(d, j, NULL)); /* else a restart collects it */
+        /* else a restart collects it */
+        cw_dp_journal_tried(d, cw_dp_journal_gone(d, JOURNAL_JOB, j->name, strlen(j->name), NULL));
     cw_dp_job_leave_stream(d, j);
     cw_dp_ranks_free(d, j);
     cw_dp_history_free(d, j);
@@ -133,21 +143,11 @@ void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const Cachew__Fail
     cw_dp_job_free(d, j);
 }
 
-/* Frees the job that is over for longest. */
-static void job_remove_oldest_over(struct cw_dispatcher *d)
-{
-    struct job *oldest = NULL;
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
-        if (cw_dp_job_over(j) && (!oldest || j->since_ns < oldest->since_ns))
-            oldest = j;
-    if (oldest)
-        cw_dp_job_free(d, oldest);
-}
-
 void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why)
 {
-    if (d->jobs.n_over >= DP_JOBS_OVER)
-        job_remove_oldest_over(d);
+    struct job *oldest = d->jobs.n_over >= DP_JOBS_OVER ? job_find_oldest(d, true) : NULL;
+    if (oldest)
+        cw_dp_job_free(d, oldest);
     j->state = state;
     uint64_t n_lost = cw_dp_job_lost(j);
     if (n_lost > 0)

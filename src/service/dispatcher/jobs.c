@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name)
 {
-    for (struct cw_map_node *at = NULL;
-         (at = cw_map_find(&d->jobs.by_name, cw_hash64(name, strlen(name)), at));)
-        if (strcmp(CW_CONTAINER(at, struct job, node)->name, name) == 0)
-            return CW_CONTAINER(at, struct job, node);
+    DP_MAP_EACH(j, struct job, node, &d->jobs.by_name, cw_hash64(name, strlen(name)))
+    if (strcmp(j->name, name) == 0)
+        return j;
     return NULL;
 }
 

@@ -83,9 +83,7 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
                               struct cw_error *err)
 {
     if (e->of_case != CACHEW__ENVELOPE__OF_POOL)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a provisioner does not say this (field %d of Envelope) to a dispatcher",
-                            (int)e->of_case);
+        return 1;
     if (!d->scaler.enabled)
         return cw_error_set(err, CW_E_OPTION,
                             "this dispatcher has no policy that decides how many workers are wanted: "

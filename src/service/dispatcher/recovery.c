@@ -135,29 +135,29 @@ static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_s
     uint64_t order;
     int r;
     switch (key[0]) {
-    case 'a':
+    case JOURNAL_COUNTERS:
         d->workers.last_id = ((const Cachew__Journal__Counters *)m)->workers;
         d->streams.last_number = ((const Cachew__Journal__Counters *)m)->streams;
         d->journal.damaged |= ((const Cachew__Journal__Counters *)m)->damaged;
         return 0;
-    case 'b':
+    case JOURNAL_PIPELINE:
         r = cw_dp_pipeline_get(d, id, ((const Cachew__Journal__Pipeline *)m)->json, &p, err);
         if (r == 0)
             p->journalled = true;
         return r;
-    case 'c':
+    case JOURNAL_STREAM:
         return restore_stream(d, id, (const Cachew__Journal__Stream *)m, err);
-    case 'd':
+    case JOURNAL_FLOOR:
         s = cw_dp_stream_find(d, id);
         if (s && cw_dp_lease_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
             return cw_error_nomem(err, 0, "a table of ranges");
         return s ? 0 : cw_dp_journal_delete(d, key, key_size, err);
-    case 'e':
+    case JOURNAL_RANGE:
         s = cw_dp_stream_find(d, id);
         memcpy(&order, id + 16, 8);
         return s ? restore_range(d, s, be64toh(order), (const Cachew__Journal__Range *)m, err)
                  : cw_dp_journal_delete(d, key, key_size, err);
-    case 'f':
+    case JOURNAL_JOB:
         return restore_job(d, (const Cachew__Journal__Job *)m, err);
     default:
         return restore_worker(d, (const Cachew__Journal__Worker *)m, err);
@@ -196,7 +196,7 @@ static void damaged_key_text(const void *key, size_t size, const struct kind *ki
                              size_t buf_size)
 {
     const uint8_t *bytes = key;
-    if (kind && bytes[0] == 'f')
+    if (kind && bytes[0] == JOURNAL_JOB)
         snprintf(buf, buf_size, "\"%.*s\"", (int)(size - 1), (const char *)bytes + 1);
     else
         for (size_t i = kind ? 1 : 0, at = 0; i < size && at + 3 < buf_size; i++, at += 2)
@@ -215,9 +215,9 @@ static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t ke
 {
     char text[2 * DP_NAME + 20] = "";
     const uint8_t *letter = key;
-    if (kind && *letter == 'f' && !cw_text_utf8((const char *)key + 1, key_size - 1))
+    if (kind && *letter == JOURNAL_JOB && !cw_text_utf8((const char *)key + 1, key_size - 1))
         kind = NULL;
-    bool of_ranges = !kind || *letter == 'd' || *letter == 'e';
+    bool of_ranges = !kind || *letter == JOURNAL_FLOOR || *letter == JOURNAL_RANGE;
     struct stream *s = kind && key_size > 16 ? cw_dp_stream_find(d, letter + 1) : NULL;
     if (key_size <= CW_STORE_KEY_MAX) {
         int r = cw_dp_journal_delete(d, key, key_size, err);
@@ -240,7 +240,8 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
                        size_t value_size, struct cw_error *err)
 {
     const uint8_t *letter = key;
-    size_t i = key_size > 0 ? (size_t)(*letter - 'a') : SIZE_MAX, size = value_size - JOURNAL_SUM_SIZE;
+    size_t i = key_size > 0 ? (size_t)(*letter - JOURNAL_COUNTERS) : SIZE_MAX,
+           size = value_size - JOURNAL_SUM_SIZE;
     const struct kind *kind = i < CW_COUNT_OF(kinds) && key_size >= kinds[i].min && key_size <= kinds[i].max
                                   ? &kinds[i]
                                   : NULL;

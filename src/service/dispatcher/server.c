@@ -273,8 +273,7 @@ int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o,
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the dispatcher");
     *s = (struct cw_dispatcher_server){
-        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn.fn = server_on_turn};
-    s->turn.arg = s;
+        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn = {.fn = server_on_turn, .arg = s}};
     cw_list_init(&s->peers);
     int r = server_start(s, o, err);
     if (r < 0) {

@@ -67,14 +67,12 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     struct cw_store *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the store");
-    *s = (struct cw_store){.loop = l, .post.fn = store_on_post};
-    s->post.arg = s;
+    *s = (struct cw_store){.loop = l, .post = {.fn = store_on_post, .arg = s}};
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
     int r = dir ? cw_store_file_open(dir, &s->file, err) : 0;
-    int failed = r == 0 && dir ? pthread_create(&s->thread, NULL, store_main, s) : 0;
-    if (failed != 0)
-        r = cw_error_errno(err, CW_E_MEMORY, failed, "the store's thread can't be started");
+    if (r == 0 && dir)
+        r = cw_thread_start(&s->thread, store_main, s, err);
     if (r < 0) {
         cw_store_file_close(s->file);
         store_free(s);

@@ -7,13 +7,14 @@
 
 #include "base/hash.h"
 #include "net/limits.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 struct stream *cw_dp_stream_find(struct cw_dispatcher *d, const uint8_t id[16])
 {
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->streams.by_id, cw_hash64(id, 16), at));)
-        if (memcmp(CW_CONTAINER(at, struct stream, node)->id, id, 16) == 0)
-            return CW_CONTAINER(at, struct stream, node);
+    DP_MAP_EACH(s, struct stream, node, &d->streams.by_id, cw_hash64(id, 16))
+    if (memcmp(s->id, id, 16) == 0)
+        return s;
     return NULL;
 }
 

@@ -68,7 +68,7 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
             oldest = w;
     if (!oldest)
         return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
-    int r = cw_dp_journal_worker_gone(d, oldest, err);
+    int r = cw_dp_journal_gone(d, JOURNAL_WORKER, oldest->incarnation, 16, err);
     if (r == 0)
         cw_dp_worker_free(d, oldest);
     return r;
@@ -208,7 +208,7 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
         uint64_t age = d->now_ns - w->since_ns;
         if (!w->peer && age >= DP_GONE) {
-            if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
+            if (cw_dp_journal_gone(d, JOURNAL_WORKER, w->incarnation, 16, NULL) == 0)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->leaving && age >= DP_DRAIN) {
             CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)

@@ -114,18 +114,16 @@ static void worker_note_rates(const struct cw_dispatcher *d, struct worker *w, c
     if (x->from_ns != 0 && seconds < RATED_S)
         return;
     if (x->from_ns != 0) {
-        double misses_per_s = rate_per_second(m->cache_misses, x->from_misses, seconds);
+        double misses_per_s = rate_per_second(m->cache_misses, x->from.cache_misses, seconds);
         x->cpus = rate_per_second(m->cpu_ns, x->from.cpu_ns, 1e9 * seconds);
         x->batches_per_s = rate_per_second(m->n_batches, x->from.n_batches, seconds);
         x->bytes_per_s = rate_per_second(m->n_bytes, x->from.n_bytes, seconds);
-        x->cache_hits_per_s = rate_per_second(m->cache_hits, x->from_hits, seconds);
+        x->cache_hits_per_s = rate_per_second(m->cache_hits, x->from.cache_hits, seconds);
         double lookups_per_s = x->cache_hits_per_s + misses_per_s;
         x->cache_part = lookups_per_s > 0 ? x->cache_hits_per_s / lookups_per_s : NAN;
     }
     x->from_ns = d->now_ns;
     x->from = w->usage;
-    x->from_hits = m->cache_hits;
-    x->from_misses = m->cache_misses;
 }
 
 /* Takes note of the worker's sums for a stream. The first ones after Holdings are not added to the stream's:
@@ -151,7 +149,9 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     w->usage = (struct worker_usage){.cpu_ns = m->cpu_ns,
                                      .memory_bytes = m->memory_bytes,
                                      .n_batches = m->n_batches,
-                                     .n_bytes = m->n_bytes};
+                                     .n_bytes = m->n_bytes,
+                                     .cache_hits = m->cache_hits,
+                                     .cache_misses = m->cache_misses};
     worker_note_rates(d, w, m);
     cw_dp_caching_store(w, m);
     for (size_t i = 0; i < m->n_streams; i++) {
@@ -217,8 +217,6 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
         cw_dp_worker_drain(d, w, WORKER_DRAINS);
         return 0;
     default:
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a worker does not say this (field %d of Envelope) to a dispatcher",
-                            (int)m->of_case);
+        return 1;
     }
 }

@@ -6,22 +6,20 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
 {
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->workers.by_id, id, at));)
-        if (CW_CONTAINER(at, struct worker, by_id)->id == id)
-            return CW_CONTAINER(at, struct worker, by_id);
-    return NULL;
+    return cw_dp_map_next(&d->workers.by_id, id, NULL,
+                          offsetof(struct worker, by_id)); /* the hash is the id */
 }
 
 struct worker *cw_dp_worker_find_incarnation(struct cw_dispatcher *d, const uint8_t incarnation[16])
 {
-    for (struct cw_map_node *at = NULL;
-         (at = cw_map_find(&d->workers.by_incarnation, cw_hash64(incarnation, 16), at));)
-        if (memcmp(CW_CONTAINER(at, struct worker, by_incarnation)->incarnation, incarnation, 16) == 0)
-            return CW_CONTAINER(at, struct worker, by_incarnation);
+    DP_MAP_EACH(w, struct worker, by_incarnation, &d->workers.by_incarnation, cw_hash64(incarnation, 16))
+    if (memcmp(w->incarnation, incarnation, 16) == 0)
+        return w;
     return NULL;
 }
 

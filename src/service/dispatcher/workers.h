@@ -20,14 +20,13 @@ struct worker_room {
 
 /* Sums of the last heartbeat. */
 struct worker_usage {
-    uint64_t cpu_ns, memory_bytes, n_batches, n_bytes;
+    uint64_t cpu_ns, memory_bytes, n_batches, n_bytes, cache_hits, cache_misses;
 };
 
 /* What a worker does per second, between two heartbeats. */
 struct worker_rates {
     uint64_t from_ns; /* when the earlier heartbeat came; 0: there is none */
     struct worker_usage from;
-    uint64_t from_hits, from_misses; /* of the cache */
     double cpus, batches_per_s, bytes_per_s, cache_hits_per_s;
     double cache_part; /* elements read from the cache, of those looked up in it; NAN: none were */
 };
