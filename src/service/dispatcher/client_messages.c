@@ -326,7 +326,6 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
                   r->number, r->job->name, m->worker, m->reason);
     cw_dp_prepare_shun(d, t);
     cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
-    cw_dp_stream_dirty(d, s);
 }
 
 int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,

@@ -116,10 +116,7 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
         j->writing++;
         return;
     }
-    DP_RANKS_EACH (r, j)
-        if (r->client)
-            cw_dp_rank_refuse(d, r, &err);
-    cw_dp_job_free(d, j);
+    cw_dp_job_refuse(d, j, &err);
 }
 
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j)
@@ -131,15 +128,11 @@ void cw_dp_job_written(struct cw_dispatcher *d, struct job *j)
             cw_dp_rank_greet(d, r);
 }
 
-void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why)
+void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const struct cw_error *why)
 {
-    Cachew__Failure failure = *why;
     DP_RANKS_EACH (r, j)
-        if (r->client && r->attach_id != 0)
-            cw_dp_peer_send(d, r->client,
-                            &(Cachew__Envelope){CW_MESSAGE(envelope), .re = r->attach_id,
-                                                .of_case = CACHEW__ENVELOPE__OF_FAILURE,
-                                                .failure = &failure});
+        if (r->client)
+            cw_dp_rank_refuse(d, r, why);
     cw_dp_job_free(d, j);
 }
 
@@ -156,7 +149,7 @@ void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state,
                   " ranges were lost with workers, and left out (at-most-once)",
                   j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost);
     else
-        cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
+        cw_dp_log(d, j->lost, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
                   why ? why->message : "");
     j->since_ns = d->now_ns;
     if (why && !j->why)

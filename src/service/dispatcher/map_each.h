@@ -2,8 +2,8 @@
 #pragma once
 #include "base/map.h"
 
-/* Returns the struct behind `from` (NULL: the first one) with this hash, whose node lies `member` bytes behind its
- * begin; NULL: there are no more. */
+/* Returns the struct behind `from` (NULL: the first one) with this hash, whose node lies `member` bytes
+ * behind its begin; NULL: there are no more. */
 static inline void *cw_dp_map_next(const struct cw_map *m, uint64_t hash, const void *from, size_t member)
 {
     const void *node = from ? (const char *)from + member : NULL;

@@ -273,20 +273,17 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
  * until all were read. */
 static void damaged_end_jobs(struct cw_dispatcher *d)
 {
-    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given "
-                              "out, is not known any more";
+    struct cw_error why;
+    cw_error_set(
+        &why, CW_E_DATA,
+        "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known "
+        "any more");
     CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list) {
         const struct stream *s = j->stream;
         if (cw_dp_job_over(j) || (s && !s->damaged && !(s->at_most_once && d->journal.ranges_lost)))
             continue;
-        j->state = JOB_FAILED;
         j->lost = d->journal.damaged = true;
-        free(j->why);
-        j->why = strdup(why);
-        d->jobs.n_over++;
-        cw_dp_log(d, true, "job \"%s\" is failed: %s", j->name, why);
-        cw_dp_job_save(d, j);
-        cw_dp_job_leave_stream(d, j);
+        cw_dp_job_end(d, j, JOB_FAILED, &why);
     }
 }
 

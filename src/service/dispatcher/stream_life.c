@@ -162,10 +162,8 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
     cw_link_out(&s->dirty);
     d->streams.n--;
     cw_dp_pipeline_unref(d, s->pipeline);
-    if (s->data)
-        cachew__prepared__free_unpacked(s->data, NULL);
+    cachew__prepared__free_unpacked(CW_STEAL(s->data), NULL);
     s->pipeline = NULL;
-    s->data = NULL;
     s->ranges.state = RANGES_UNPLACED;
     cw_dp_stream_unref(s);
 }

@@ -160,7 +160,6 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
         cw_dp_lease_discard(d, t);
         if (requested && !s->data)
             cw_dp_prepare_stream(d, s);
-        cw_dp_stream_dirty(d, s);
     }
 }
 
@@ -191,7 +190,6 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
             cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         else if (!s->at_most_once && s->assignments.heap.n + s->assignments.n_shunned > 0)
             cw_dp_lease_drop_unbegun(d, t);
-        cw_dp_stream_dirty(d, t->stream);
     }
     cw_dp_prepare_all(d, true); /* streams that waited for room at this worker wait for another one now */
 }

@@ -6,7 +6,6 @@
 
 #include "service/dispatcher/caching.h"
 #include "service/dispatcher/completions.h"
-#include "service/dispatcher/job_life.h"
 #include "service/dispatcher/lease_outbox.h"
 #include "service/dispatcher/prepare.h"
 #include "service/dispatcher/prepare_answers.h"
@@ -171,23 +170,6 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
 
 /* ---- messages ---- */
 
-/* Handles Completed. If two runs of a range gave different things, the jobs of the stream fail. */
-static int worker_completed(struct cw_dispatcher *d, struct worker *w, uint64_t id,
-                            const Cachew__Completed *m, struct cw_error *err)
-{
-    struct cw_error why = {0};
-    int r = cw_dp_completed(d, w, id, m, &why);
-    if (r <= 0) {
-        if (r < 0 && err)
-            *err = why;
-        return r;
-    }
-    cw_dp_log(d, true, "%s", why.message);
-    cw_dp_job_fail_all(d, cw_dp_stream_find(d, m->stream.data), &why);
-    cw_dp_peer_done(d, w->peer, id);
-    return 0;
-}
-
 int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
                          struct cw_error *err)
 {
@@ -208,7 +190,7 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
             r = worker_holding(d, w, m->holdings->holdings[i], err);
         return r;
     case CACHEW__ENVELOPE__OF_COMPLETED:
-        return worker_completed(d, w, m->id, m->completed, err);
+        return cw_dp_completed(d, w, m->id, m->completed, err);
     case CACHEW__ENVELOPE__OF_HEARTBEAT:
         return worker_heartbeat(d, w, m->heartbeat, err);
     case CACHEW__ENVELOPE__OF_STREAM_FAILED:

@@ -162,7 +162,6 @@ static void member_dismiss(struct cw_dispatcher *d, struct assignment *t)
     member_leave(d, t);
     if (t->stream->assignments.heap.n + t->stream->assignments.n_shunned > 0 && !t->stream->at_most_once)
         cw_dp_lease_drop_unbegun(d, t);
-    cw_dp_stream_dirty(d, t->stream);
 }
 
 /* Whether a is of less use than b: it serves other streams too, holds fewer ranges, or is the younger worker.
