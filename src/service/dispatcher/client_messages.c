@@ -180,7 +180,7 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
     }
     if (least == r->pos)
         return;
-    cw_dp_stream_place(j->stream, least, &at.epoch, &at.position);
+    at = cw_dp_stream_place(j->stream, least);
     cw_dp_peer_send(
         d, r->client,
         &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LAGGING, .lagging = &l});

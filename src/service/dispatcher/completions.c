@@ -124,10 +124,7 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
     int result = cw_dp_stream_span(s, r->epoch, r->begin, r->end, &span, err);
     if (result < 0)
         return result;
-    if (s->ranges.state != RANGES_MARKED &&
-        (s->ranges.state == RANGES_UNPLACED || span.begin < s->ranges.base) &&
-        cw_dp_lease_rebase(d, s, span.begin) < 0)
-        return cw_error_nomem(err, 0, "a table of ranges");
+    cw_dp_lease_include(d, s, span.begin);
     struct range *x = cw_dp_range_find(&s->ranges, span.begin);
     int i = x && x->begin == span.begin ? completion_holder(x, w, c->lease) : -1;
     if (i >= 0)

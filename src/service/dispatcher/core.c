@@ -209,8 +209,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");
-    d->software = strdup(o->software ? o->software : "cachew " CACHEW_VERSION);
-    if (!d->name || !d->software) {
+    if (!d->name) {
         cw_dispatcher_free(d);
         return cw_error_nomem(err, 64, "the dispatcher");
     }
@@ -265,7 +264,6 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
     cw_map_deinit(&d->jobs.by_name);
     cw_map_deinit(&d->pipelines.by_fingerprint);
     free(d->name);
-    free(d->software);
     free(d);
     return NULL;
 }

@@ -36,8 +36,7 @@ struct cw_dispatcher_io {
 };
 
 struct cw_dispatcher_options {
-    const char *name;     /* shown by "status", copied. NULL: "dispatcher" */
-    const char *software; /* likewise. NULL: "cachew" with its version */
+    const char *name; /* shown by "status", copied. NULL: "dispatcher" */
     uint32_t pid;
     /* Jobs that differ only in their names share a stream. Otherwise a stream has one job at a time, and a
      * slow job delays no other. */

@@ -40,18 +40,11 @@ uint32_t cw_dp_pool_most(const struct pool *p)
     return p->info->maximum - CW_MIN(p->n_foreign, p->info->maximum);
 }
 
-/* Returns the pool that the worker registered with; NULL: none, or its provisioner is away. */
-static struct pool *pool_of(const struct cw_dispatcher *d, const struct worker *w)
-{
-    return *w->info->pool ? cw_dp_pool_find(d, w->info->pool) : NULL;
-}
-
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 {
-    struct pool *p = pool_of(d, w);
+    struct pool *p = cw_dp_pool_find(d, w->info->pool);
     d->scaler.supply_serial++;
-    if (p)
-        p->changed = true;
+    cw_dp_pool_changed(d, w, false);
     if (!p || p->n_requested == 0 || !cw_dp_pool_owns(w, p))
         return; /* it replaces one that died: its start time is not known */
     p->n_requested--;
@@ -60,18 +53,13 @@ void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
                                             : delay;
 }
 
-void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w)
+void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool due)
 {
-    struct pool *p = pool_of(d, w);
-    if (p)
-        p->changed = true;
-}
-
-void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
-{
-    struct pool *p = pool_of(d, w);
-    if (p)
-        p->due = true;
+    struct pool *p = cw_dp_pool_find(d, w->info->pool); /* a pool has a name, NULL: none, or it is away */
+    if (!p)
+        return;
+    p->changed = true;
+    p->due |= due;
 }
 
 void cw_dp_pools_assign(struct cw_dispatcher *d)

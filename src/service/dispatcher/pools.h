@@ -34,11 +34,10 @@ bool cw_dp_pool_names(const struct worker *w, const struct pool *p);
 /* Whether the pool's present provisioner started the worker, so that it may end it. */
 bool cw_dp_pool_owns(const struct worker *w, const struct pool *p);
 uint32_t cw_dp_pool_most(const struct pool *p); /* own workers that it may have */
-/* A worker registered, or its connection ended. */
+/* A worker registered. */
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w);
-void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w);
-/* The worker was sent Drain: Want is to name it. */
-void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w);
+/* A worker's connection ended; due: it was sent Drain, so that Want names it. */
+void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool due);
 /* Sets each worker's pool_index. */
 void cw_dp_pools_assign(struct cw_dispatcher *d);
 /* By pool index, how many workers there could be. */

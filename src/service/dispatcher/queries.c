@@ -192,13 +192,12 @@ static json_t *query_stream(const struct stream *s)
               NULL);
     if (s->data) {
         char snapshot[17];
-        uint64_t epoch = 0, position = 0;
+        Cachew__Place at = cw_dp_stream_place(s, s->ranges.state != RANGES_UNPLACED ? s->ranges.base : 0);
         snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, s->data->plan->snapshot);
-        cw_dp_stream_place(s, s->ranges.state != RANGES_UNPLACED ? s->ranges.base : 0, &epoch, &position);
         query_set(&o, "snapshot", json_string(snapshot), "positions",
                   s->data->plan->n_positions >= DP_ENDLESS ? json_null()
                                                            : query_integer(s->data->plan->n_positions),
-                  "epoch", query_integer(epoch), "position", query_integer(position), "ranges",
+                  "epoch", query_integer(at.epoch), "position", query_integer(at.position), "ranges",
                   query_integer(s->ranges.n), NULL);
     }
     query_set(&o, "leased", query_integer(held), "finished", query_integer(complete), "completed",
@@ -221,7 +220,7 @@ static json_t *query_status(const struct cw_dispatcher *d)
     CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
         n_workers += w->peer != NULL;
     query_set(&o, "role", json_string("dispatcher"), "name", cw_dp_json_text(d->name), "software",
-              cw_dp_json_text(d->software), "pid", query_integer(d->pid), "uptime_s",
+              json_string("cachew " CACHEW_VERSION), "pid", query_integer(d->pid), "uptime_s",
               json_real((double)(d->now_ns - d->start_ns) / 1e9), "connections", query_integer(d->peers.n),
               "workers", query_integer(n_workers), "jobs", query_integer(d->jobs.n - d->jobs.n_over),
               "streams", query_integer(d->streams.n), "completed", query_integer(d->leases.n_completed),

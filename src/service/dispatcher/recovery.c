@@ -98,14 +98,13 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
                          const Cachew__Journal__Range *row, struct cw_error *err)
 {
     struct span span;
-    uint64_t epoch, position;
-    cw_dp_stream_place(s, begin, &epoch, &position);
-    if (cw_dp_stream_span(s, epoch, position, position + (row->end - begin), &span, err) < 0)
+    Cachew__Place at = cw_dp_stream_place(s, begin);
+    if (cw_dp_stream_span(s, at.epoch, at.position, at.position + (row->end - begin), &span, err) < 0)
         return cw_error_set(err, CW_E_STATE,
                             "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
                             row->end);
-    if (s->ranges.state == RANGES_UNPLACED && cw_dp_lease_rebase(d, s, begin) < 0)
-        return cw_error_nomem(err, 0, "a table of ranges");
+    if (s->ranges.state == RANGES_UNPLACED)
+        cw_dp_lease_rebase(d, s, begin);
     if (begin < cw_dp_range_end(&s->ranges) ||
         s->ranges.n >= DP_RANGES) { /* its positions were cut differently since */
         if (row->given)
@@ -149,8 +148,8 @@ static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_s
         return restore_stream(d, id, (const Cachew__Journal__Stream *)m, err);
     case JOURNAL_FLOOR:
         s = cw_dp_stream_find(d, id);
-        if (s && cw_dp_lease_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
-            return cw_error_nomem(err, 0, "a table of ranges");
+        if (s)
+            cw_dp_lease_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position);
         return s ? 0 : cw_dp_journal_delete(d, key, key_size, err);
     case JOURNAL_RANGE:
         s = cw_dp_stream_find(d, id);

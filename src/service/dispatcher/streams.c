@@ -129,11 +129,11 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
     return r;
 }
 
-void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position)
+Cachew__Place cw_dp_stream_place(const struct stream *s, uint64_t pos)
 {
     uint64_t n = cw_dp_stream_epoch(s);
-    *epoch = n > 0 ? pos / n : 0;
-    *position = n > 0 ? pos % n : pos;
+    return (Cachew__Place){CW_MESSAGE(place), .epoch = n > 0 ? pos / n : 0,
+                           .position = n > 0 ? pos % n : pos};
 }
 
 bool cw_dp_stream_counted(const struct stream *s)

@@ -146,7 +146,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
         cw_dp_history_worker_gone(d, w);
     }
     cw_dp_notify_gone(d, w);
-    cw_dp_pool_missed(d, w);
+    cw_dp_pool_changed(d, w, false);
     w->peer->worker = NULL;
     w->peer = NULL;
     w->ready = false;
@@ -176,7 +176,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
     if (w->leaving != was)
         cw_dp_scaling_due(d);
     if (w->leaving != was && by == WORKER_RELEASED)
-        cw_dp_pool_released(d, w);
+        cw_dp_pool_changed(d, w, true);
     if (was != WORKER_STAYS)
         return;
     cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->last_peer->name);
@@ -198,7 +198,16 @@ void cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
         cw_dp_lease_discard(d, t);
-    cw_dp_worker_remove(d, w);
+    cw_map_remove(&d->workers.by_id, &w->by_id);
+    cw_map_remove(&d->workers.by_incarnation, &w->by_incarnation);
+    cw_link_out(&w->link);
+    d->workers.n--;
+    d->workers.n_awaited -= w->awaited;
+    if (w->peer)
+        w->peer->worker = NULL;
+    cachew__register__free_unpacked(w->info, NULL);
+    cw_dp_peer_unref(w->last_peer);
+    free(w);
 }
 
 void cw_dp_worker_tick(struct cw_dispatcher *d)

@@ -18,10 +18,10 @@
 static const Cachew__Range *holding_find(const struct stream *s, const Cachew__Holding *h,
                                          const struct range *x)
 {
-    uint64_t epoch, begin;
-    cw_dp_stream_place(s, x->begin, &epoch, &begin);
+    Cachew__Place at = cw_dp_stream_place(s, x->begin);
     for (size_t i = 0; i < h->n_ranges; i++)
-        if (h->ranges[i]->epoch == epoch && h->ranges[i]->begin == begin && h->ranges[i]->end > begin)
+        if (h->ranges[i]->epoch == at.epoch && h->ranges[i]->begin == at.position &&
+            h->ranges[i]->end > at.position)
             return h->ranges[i];
     return NULL;
 }

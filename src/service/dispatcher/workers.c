@@ -46,20 +46,6 @@ int cw_dp_worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarna
     return 0;
 }
 
-void cw_dp_worker_remove(struct cw_dispatcher *d, struct worker *w)
-{
-    cw_map_remove(&d->workers.by_id, &w->by_id);
-    cw_map_remove(&d->workers.by_incarnation, &w->by_incarnation);
-    cw_link_out(&w->link);
-    d->workers.n--;
-    d->workers.n_awaited -= w->awaited;
-    if (w->peer)
-        w->peer->worker = NULL;
-    cachew__register__free_unpacked(w->info, NULL);
-    cw_dp_peer_unref(w->last_peer);
-    free(w);
-}
-
 bool cw_dp_worker_able(const struct worker *w)
 {
     return w->ready && w->leaving == WORKER_STAYS;

@@ -82,8 +82,6 @@ struct worker *cw_dp_worker_find_incarnation(struct cw_dispatcher *d, const uint
 /* Adds a worker without a connection. */
 int cw_dp_worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarnation[16], struct worker **ret,
                      struct cw_error *err) _must_check_;
-/* Removes the worker, which has no assignment, from the table and frees it. */
-void cw_dp_worker_remove(struct cw_dispatcher *d, struct worker *w);
 /* The address of a worker that has registered, for people. */
 const char *cw_dp_worker_place(const struct worker *w);
 bool cw_dp_worker_able(const struct worker *w);                     /* ready, and stays */
