@@ -189,8 +189,7 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
 /* Takes note of the rank's pace. Sums that go back, or are no numbers, are ignored. */
 static void client_note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pace *m)
 {
-    const struct pace *p = &r->pace.now;
-    const struct pace before = *p;
+    const struct pace p = r->pace.now;
     struct pace now = {.n = (double)m->n,
                        .step_s = m->step_s,
                        .step_sq = m->step_sq,
@@ -198,17 +197,17 @@ static void client_note_pace(struct cw_dispatcher *d, struct rank *r, const Cach
                        .wait_sq = m->wait_sq,
                        .late = (double)m->late,
                        .ready = (double)m->ready};
-    if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s &&
-        now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready && now.step_s < 1e18 &&
+    if (now.n >= p.n && now.step_s >= p.step_s && now.step_sq >= p.step_sq && now.wait_s >= p.wait_s &&
+        now.wait_sq >= p.wait_sq && now.late >= p.late && now.ready >= p.ready && now.step_s < 1e18 &&
         now.wait_s < 1e18 && now.step_sq < 1e18 && now.wait_sq < 1e18)
         r->pace.now = now;
     if (!r->pace.known) {
         r->pace.at_policy = r->pace.at_point = r->pace.now;
         r->pace.batches_at_point = r->progress.n_batches;
     } else {
-        d->history.paces.n += p->n - before.n;
-        d->history.paces.step_s += p->step_s - before.step_s;
-        d->history.paces.wait_s += p->wait_s - before.wait_s;
+        d->history.paces.n += r->pace.now.n - p.n;
+        d->history.paces.step_s += r->pace.now.step_s - p.step_s;
+        d->history.paces.wait_s += r->pace.now.wait_s - p.wait_s;
     }
     r->pace.known = true;
 }

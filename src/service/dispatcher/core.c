@@ -90,10 +90,12 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
         return 0;
     const struct role *role = role_find(p->role);
     int r = role->message(d, p, m, err);
-    return r <= 0 ? r
-                  : cw_error_set(err, CW_E_SERVICE,
-                                 "%s does not say this (field %d of Envelope) to a dispatcher", role->name,
-                                 (int)m->of_case);
+    if (r > 0)
+        r = cw_error_set(err, CW_E_SERVICE, "%s does not say this (field %d of Envelope) to a dispatcher",
+                         role->name, (int)m->of_case);
+    if (r < 0)
+        p->state = PEER_CLOSING; /* the caller closes it: nothing more is sent to it */
+    return r;
 }
 
 /* ---- turns ---- */

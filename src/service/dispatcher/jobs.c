@@ -20,7 +20,8 @@ struct job *cw_dp_job_unref(struct job *j)
 {
     if (!j || --j->refs > 0)
         return NULL;
-    cw_dp_scaling_deinit(&j->scaling);
+    for (size_t i = 0; i < CW_MIN(j->scaling.n_decisions, (size_t)DP_DECISIONS); i++)
+        json_decref(j->scaling.decisions[i].record);
     free(j->name);
     free(j->why);
     free(j);

@@ -65,11 +65,8 @@ static void journal_action_add(struct journal_entries *e, const struct action *t
 static int journal_put(struct cw_dispatcher *d, struct journal_key k, const ProtobufCMessage *m,
                        const struct action *then, struct cw_error *err)
 {
-    uint8_t small[512];
-    _cleanup_free_ uint8_t *large = NULL;
     size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *packed = size + JOURNAL_SUM_SIZE <= sizeof(small) ? small
-                                                               : (large = malloc(size + JOURNAL_SUM_SIZE));
+    _cleanup_free_ uint8_t *packed = malloc(size + JOURNAL_SUM_SIZE);
     if (!packed)
         return cw_error_nomem(err, size, "an entry of the journal");
     protobuf_c_message_pack(m, packed);

@@ -235,82 +235,52 @@ static json_t *query_status(const struct cw_dispatcher *d)
 /* ---- queries ---- */
 
 #define PRECISION 9 /* digits of measurements: more would be noise */
-#define DECISIONS "/decisions"
-#define HISTORY "/history"
-
-/* Returns the job of the query "jobs/NAME" with this end. NULL: the query is another one, or the job is not
- * known. */
-static struct job *query_find_job(struct cw_dispatcher *d, const char *what, const char *behind)
-{
-    static const char before[] = "jobs/";
-    size_t size = strlen(what), around = sizeof(before) - 1 + strlen(behind);
-    char name[DP_NAME + 1];
-    if (strncmp(what, before, sizeof(before) - 1) != 0 || size < around ||
-        strcmp(what + size - strlen(behind), behind) != 0)
-        return NULL;
-    size -= around;
-    if (size > DP_NAME)
-        return NULL;
-    memcpy(name, what + sizeof(before) - 1, size);
-    name[size] = '\0';
-    return cw_dp_job_find(d, name);
-}
-
-/* *ret: the answer; NULL: no memory. False: there is no such query. */
-static bool query_answer(struct cw_dispatcher *d, const char *what, json_t **ret)
-{
-    const struct job *decided = query_find_job(d, what, DECISIONS), *past = query_find_job(d, what, HISTORY);
-    json_t *list = json_array();
-    if (strcmp(what, "jobs") == 0) {
-        CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list)
-            cw_dp_json_append(&list, query_job(d, j));
-    } else if (strcmp(what, "workers") == 0) {
-        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
-            if (!w->awaited)
-                cw_dp_json_append(&list, query_worker(w));
-    } else if (strcmp(what, "targets") == 0) {
-        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
-            if (w->peer && *w->info->http)
-                cw_dp_json_append(&list, query_target(w));
-    } else if (strcmp(what, "streams") == 0) {
-        CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
-            cw_dp_json_append(&list, query_stream(s));
-    } else {
-        json_decref(list);
-        bool status = strcmp(what, "status") == 0, pools = strcmp(what, "pools") == 0;
-        list = decided  ? cw_dp_scaling_decisions(d, decided)
-               : past   ? cw_dp_history_json(d, past)
-               : pools  ? cw_dp_pools_json(d)
-               : status ? query_status(d)
-                        : NULL;
-        *ret = list;
-        return decided || past || pools || status;
-    }
-    *ret = list;
-    return true;
-}
-
-/* Fills err with why there is no answer. */
-static int query_refuse(const char *what, struct cw_error *err)
-{
-    const char *behind = strncmp(what, "jobs/", 5) == 0 ? strrchr(what, '/') : NULL;
-    if (behind && behind > what + 4 && (strcmp(behind, DECISIONS) == 0 || strcmp(behind, HISTORY) == 0))
-        return cw_error_set(err, CW_E_OPTION,
-                            "there is no job \"%.*s\": expected one that is there, or was lately",
-                            (int)CW_MIN(behind - (what + 5), DP_NAME), what + 5);
-    return cw_error_set(err, CW_E_OPTION,
-                        "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, "
-                        "targets, or jobs/NAME/decisions or jobs/NAME/history",
-                        what);
-}
 
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret,
                         struct cw_error *err)
 {
     json_auto_t *answer = NULL;
+    const char *name = strncmp(what, "jobs/", 5) == 0 ? what + 5 : "", *behind = strrchr(name, '/');
+    bool decisions = behind && strcmp(behind, "/decisions") == 0,
+         history = behind && strcmp(behind, "/history") == 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (!query_answer(d, what, &answer))
-        return query_refuse(what, err);
+    if (decisions || history) {
+        int size = (int)CW_MIN(behind - name, DP_NAME + 1); /* no job has a longer name */
+        _cleanup_free_ char *copy = strndup(name, (size_t)size);
+        const struct job *j = copy ? cw_dp_job_find(d, copy) : NULL;
+        if (!j)
+            return cw_error_set(err, CW_E_OPTION,
+                                "there is no job \"%.*s\": expected one that is there, or was lately",
+                                CW_MIN(size, DP_NAME), name);
+        answer = decisions ? cw_dp_scaling_decisions(d, j) : cw_dp_history_json(d, j);
+    } else if (strcmp(what, "jobs") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list)
+            cw_dp_json_append(&answer, query_job(d, j));
+    } else if (strcmp(what, "workers") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
+            if (!w->awaited)
+                cw_dp_json_append(&answer, query_worker(w));
+    } else if (strcmp(what, "targets") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
+            if (w->peer && *w->info->http)
+                cw_dp_json_append(&answer, query_target(w));
+    } else if (strcmp(what, "streams") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
+            cw_dp_json_append(&answer, query_stream(s));
+    } else if (strcmp(what, "pools") == 0) {
+        answer = cw_dp_pools_json(d);
+    } else if (strcmp(what, "status") == 0) {
+        answer = query_status(d);
+    } else {
+        return cw_error_set(err, CW_E_OPTION,
+                            "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, "
+                            "targets, or jobs/NAME/decisions or jobs/NAME/history",
+                            what);
+    }
     *ret = answer ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
     return *ret ? 0 : cw_error_nomem(err, 0, "an answer");
 }
