@@ -72,6 +72,14 @@ void cw_dp_pools_assign(struct cw_dispatcher *d)
     }
 }
 
+int cw_dp_pools_sum(const int *workers)
+{
+    int n = 0;
+    for (int i = 0; i < DP_POOL_INDEXES; i++)
+        n += workers[i];
+    return n;
+}
+
 void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret)
 {
     memset(ret, 0, DP_POOL_INDEXES * sizeof(*ret));

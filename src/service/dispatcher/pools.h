@@ -40,6 +40,8 @@ void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w);
 void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool due);
 /* Sets each worker's pool_index. */
 void cw_dp_pools_assign(struct cw_dispatcher *d);
+/* Returns the sum of what is given by pool index. */
+int cw_dp_pools_sum(const int *workers);
 /* By pool index, how many workers there could be. */
 void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret);
 json_t *cw_dp_pools_json(const struct cw_dispatcher *d);

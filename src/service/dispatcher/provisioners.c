@@ -192,9 +192,7 @@ static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
 
 void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
 {
-    int n_workers = 0;
-    for (int i = 0; i < DP_POOL_INDEXES; i++)
-        n_workers += needed[i];
+    int n_workers = cw_dp_pools_sum(needed);
     if (n_workers > 0)
         d->scaler.busy_ns = d->now_ns;
     /* a next job may come soon, or return after a restart */

@@ -24,15 +24,16 @@ static json_t *query_hex(const uint8_t id[16])
     return json_string(cw_dp_hex(id, t));
 }
 
-/* Sets pairs of a name and a new value, which end with NULL. Without memory *object becomes NULL. */
-static __attribute__((sentinel)) void query_set(json_t **object, ...)
+/* Sets pairs of a name and a new value, which end with NULL, and returns the object. NULL: no memory. */
+static __attribute__((sentinel)) json_t *query_set(json_t *o, ...)
 {
     const char *name;
     va_list ap;
-    va_start(ap, object);
+    va_start(ap, o);
     while ((name = va_arg(ap, const char *)))
-        cw_dp_json_set(object, name, va_arg(ap, json_t *));
+        cw_dp_json_set(&o, name, va_arg(ap, json_t *));
     va_end(ap);
+    return o;
 }
 
 /* ---- jobs ---- */
@@ -53,14 +54,13 @@ static json_t *query_job_ranks(const struct job *j)
 {
     json_t *ranks = json_array();
     DP_RANKS_EACH (r, j) {
-        json_t *o = json_object();
-        query_set(&o, "rank", query_integer(r->number), "g", query_integer(r->progress.g), "attached",
-                  json_boolean(r->client != NULL), "finished", json_boolean(r->finished), "batches",
-                  query_integer(r->progress.n_batches), "wait_s",
-                  json_real((double)r->progress.wait_ns / 1e9), "step_s",
-                  r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
-                  query_integer((uint64_t)r->pace.now.late), "waited",
-                  r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL);
+        json_t *o = query_set(
+            json_object(), "rank", query_integer(r->number), "g", query_integer(r->progress.g), "attached",
+            json_boolean(r->client != NULL), "finished", json_boolean(r->finished), "batches",
+            query_integer(r->progress.n_batches), "wait_s", json_real((double)r->progress.wait_ns / 1e9),
+            "step_s", r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
+            query_integer((uint64_t)r->pace.now.late), "waited",
+            r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL);
         cw_dp_json_append(&ranks, o);
     }
     return ranks;
@@ -96,87 +96,87 @@ static json_t *query_job_scaling(const struct cw_dispatcher *d, const struct job
 
 static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
 {
-    json_t *o = json_object();
     bool at_most_once = j->terms.guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
     char held[800] = "";
-    query_set(&o, "name", cw_dp_json_text(j->name), "stream", query_hex(j->stream_id), "state",
-              json_string(cw_dp_job_state(j)), "epoch", query_integer(query_job_epoch(j)), "epochs",
-              query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
-              json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
-              json_string(at_most_once ? "at-most-once" : "exactly-once"), "ranks", query_job_ranks(j),
-              "workers", query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now",
-              cw_dp_history_now(j), NULL);
+    json_t *o = query_set(
+        json_object(), "name", cw_dp_json_text(j->name), "stream", query_hex(j->stream_id), "state",
+        json_string(cw_dp_job_state(j)), "epoch", query_integer(query_job_epoch(j)), "epochs",
+        query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
+        json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
+        json_string(at_most_once ? "at-most-once" : "exactly-once"), "ranks", query_job_ranks(j), "workers",
+        query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now", cw_dp_history_now(j), NULL);
     if (d->scaler.enabled)
-        query_set(&o, "scaling", query_job_scaling(d, j), NULL);
-    query_set(&o, "digest_so_far", query_job_digest(j), NULL);
+        cw_dp_json_set(&o, "scaling", query_job_scaling(d, j));
+    cw_dp_json_set(&o, "digest_so_far", query_job_digest(j));
     if (at_most_once)
-        query_set(&o, "lost_ranges", query_integer(cw_dp_job_lost(j)), NULL);
+        cw_dp_json_set(&o, "lost_ranges", query_integer(cw_dp_job_lost(j)));
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)
-        query_set(&o, "held", cw_dp_json_text(held), NULL);
+        cw_dp_json_set(&o, "held", cw_dp_json_text(held));
     if (j->why)
-        query_set(&o, "why", cw_dp_json_text(j->why), NULL);
+        cw_dp_json_set(&o, "why", cw_dp_json_text(j->why));
     return o;
 }
 
 /* ---- workers ---- */
 
-static void query_worker_cache(json_t **o, const struct worker *w)
+static json_t *query_worker_cache(json_t *o, const struct worker *w)
 {
-    query_set(o, "cache_used", query_integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
-              "cache_bad", query_integer(w->cache.bad), "cache_late", query_integer(w->cache.late),
-              "cache_refused", query_integer(w->cache.refused), "cache_skipped",
-              query_integer(w->cache.skipped), "cache_hits_per_s", json_real(w->rates.cache_hits_per_s),
-              "cache_part", isnan(w->rates.cache_part) ? json_null() : json_real(w->rates.cache_part), NULL);
+    return query_set(o, "cache_used", query_integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
+                     "cache_bad", query_integer(w->cache.bad), "cache_late", query_integer(w->cache.late),
+                     "cache_refused", query_integer(w->cache.refused), "cache_skipped",
+                     query_integer(w->cache.skipped), "cache_hits_per_s",
+                     json_real(w->rates.cache_hits_per_s), "cache_part",
+                     isnan(w->rates.cache_part) ? json_null() : json_real(w->rates.cache_part), NULL);
 }
 
 static json_t *query_worker(const struct worker *w)
 {
-    json_t *o = json_object(), *unfit = json_array();
-    query_set(&o, "id", query_integer(w->id), "pid", query_integer(w->info->pid), "name",
-              cw_dp_json_text(w->last_peer->name), "host", cw_dp_json_text(w->last_peer->host), "address",
-              cw_dp_json_text(cw_dp_worker_place(w)), "http", cw_dp_json_text(w->info->http), "pool",
-              cw_dp_json_text(w->info->pool), "serves", query_integer(w->n_worker_sets), "state",
-              json_string(!w->peer     ? "gone"
-                          : w->leaving ? "draining"
-                                       : "ready"),
-              "leases", query_integer(w->n_held), "cpu_budget", query_integer(w->info->cpu_budget), "memory",
-              query_integer(w->info->memory), "memory_in_use", query_integer(w->usage.memory_bytes), "cpu_s",
-              json_real((double)w->usage.cpu_ns / 1e9), "batches", query_integer(w->usage.n_batches), "bytes",
-              query_integer(w->usage.n_bytes), "cpus", json_real(w->rates.cpus), "batches_per_s",
-              json_real(w->rates.batches_per_s), "bytes_per_s", json_real(w->rates.bytes_per_s), "cache_hits",
-              query_integer(w->cache.hits), "cache_misses", query_integer(w->cache.misses), NULL);
+    json_t *unfit = json_array();
+    json_t *o = query_set(
+        json_object(), "id", query_integer(w->id), "pid", query_integer(w->info->pid), "name",
+        cw_dp_json_text(w->last_peer->name), "host", cw_dp_json_text(w->last_peer->host), "address",
+        cw_dp_json_text(cw_dp_worker_place(w)), "http", cw_dp_json_text(w->info->http), "pool",
+        cw_dp_json_text(w->info->pool), "serves", query_integer(w->n_worker_sets), "state",
+        json_string(!w->peer     ? "gone"
+                    : w->leaving ? "draining"
+                                 : "ready"),
+        "leases", query_integer(w->n_held), "cpu_budget", query_integer(w->info->cpu_budget), "memory",
+        query_integer(w->info->memory), "memory_in_use", query_integer(w->usage.memory_bytes), "cpu_s",
+        json_real((double)w->usage.cpu_ns / 1e9), "batches", query_integer(w->usage.n_batches), "bytes",
+        query_integer(w->usage.n_bytes), "cpus", json_real(w->rates.cpus), "batches_per_s",
+        json_real(w->rates.batches_per_s), "bytes_per_s", json_real(w->rates.bytes_per_s), "cache_hits",
+        query_integer(w->cache.hits), "cache_misses", query_integer(w->cache.misses), NULL);
     if (w->cache.bound > 0)
-        query_worker_cache(&o, w);
+        o = query_worker_cache(o, w);
     CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments) {
         if (t->state != ASSIGNMENT_UNFIT)
             continue;
-        json_t *u = json_object();
-        query_set(&u, "stream", query_hex(t->stream->id), "why", cw_dp_json_text(t->why), NULL);
-        cw_dp_json_append(&unfit, u);
+        cw_dp_json_append(&unfit, query_set(json_object(), "stream", query_hex(t->stream->id), "why",
+                                            cw_dp_json_text(t->why), NULL));
     }
-    query_set(&o, "unfit", unfit, NULL);
+    cw_dp_json_set(&o, "unfit", unfit);
     return o;
 }
 
 /* A connected worker's HTTP address, as Prometheus' discovery over HTTP reads it. */
 static json_t *query_target(const struct worker *w)
 {
-    json_t *o = json_object(), *targets = json_array(), *labels = json_object();
+    json_t *targets = json_array();
     char id[24];
     snprintf(id, sizeof(id), "%" PRIu64, w->id);
     cw_dp_json_append(&targets, cw_dp_json_text(w->info->http));
-    query_set(&labels, "worker", json_string(id), "pool", cw_dp_json_text(w->info->pool), NULL);
-    query_set(&o, "targets", targets, "labels", labels, NULL);
-    return o;
+    json_t *labels = query_set(json_object(), "worker", json_string(id), "pool",
+                               cw_dp_json_text(w->info->pool), NULL);
+    return query_set(json_object(), "targets", targets, "labels", labels, NULL);
 }
 
 /* ---- streams ---- */
 
 static json_t *query_stream(const struct stream *s)
 {
-    json_t *o = json_object(), *jobs = json_array();
+    json_t *jobs = json_array();
     uint64_t held = 0, complete = 0;
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list) {
         held += t->n_held;
@@ -184,25 +184,26 @@ static json_t *query_stream(const struct stream *s)
     }
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_json_append(&jobs, cw_dp_json_text(j->name));
-    query_set(&o, "stream", query_hex(s->id), "fingerprint", query_hex(s->pipeline->fingerprint), "seed",
-              query_integer(s->seed), "state",
-              json_string(!s->data                  ? "preparing"
-                          : cw_list_empty(&s->jobs) ? "idle"
-                                                    : "ready"),
-              NULL);
+    json_t *o = query_set(json_object(), "stream", query_hex(s->id), "fingerprint",
+                          query_hex(s->pipeline->fingerprint), "seed", query_integer(s->seed), "state",
+                          json_string(!s->data                  ? "preparing"
+                                      : cw_list_empty(&s->jobs) ? "idle"
+                                                                : "ready"),
+                          NULL);
     if (s->data) {
         char snapshot[17];
         Cachew__Place at = cw_dp_stream_place(s, s->ranges.state != RANGES_UNPLACED ? s->ranges.base : 0);
         snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, s->data->plan->snapshot);
-        query_set(&o, "snapshot", json_string(snapshot), "positions",
-                  s->data->plan->n_positions >= DP_ENDLESS ? json_null()
-                                                           : query_integer(s->data->plan->n_positions),
-                  "epoch", query_integer(at.epoch), "position", query_integer(at.position), "ranges",
-                  query_integer(s->ranges.n), NULL);
+        o = query_set(o, "snapshot", json_string(snapshot), "positions",
+                      s->data->plan->n_positions >= DP_ENDLESS ? json_null()
+                                                               : query_integer(s->data->plan->n_positions),
+                      "epoch", query_integer(at.epoch), "position", query_integer(at.position), "ranges",
+                      query_integer(s->ranges.n), NULL);
     }
-    query_set(&o, "leased", query_integer(held), "finished", query_integer(complete), "completed",
-              query_integer(s->n_completed), "workers", query_integer(s->assignments.n_ready), "computing",
-              cw_compute_stats_json(&s->computed), "caching", cw_dp_caching_json(s), "jobs", jobs, NULL);
+    o = query_set(o, "leased", query_integer(held), "finished", query_integer(complete), "completed",
+                  query_integer(s->n_completed), "workers", query_integer(s->assignments.n_ready),
+                  "computing", cw_compute_stats_json(&s->computed), "caching", cw_dp_caching_json(s), "jobs",
+                  jobs, NULL);
     return o;
 }
 
@@ -215,20 +216,20 @@ static json_t *query_policy(const struct cw_policy *p)
 
 static json_t *query_status(const struct cw_dispatcher *d)
 {
-    json_t *o = json_object();
     size_t n_workers = 0;
     CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
         n_workers += w->peer != NULL;
-    query_set(&o, "role", json_string("dispatcher"), "name", cw_dp_json_text(d->name), "software",
-              json_string("cachew " CACHEW_VERSION), "pid", query_integer(d->pid), "uptime_s",
-              json_real((double)(d->now_ns - d->start_ns) / 1e9), "connections", query_integer(d->peers.n),
-              "workers", query_integer(n_workers), "jobs", query_integer(d->jobs.n - d->jobs.n_over),
-              "streams", query_integer(d->streams.n), "completed", query_integer(d->leases.n_completed),
-              "late", query_integer(d->leases.n_late), "moved", query_integer(d->leases.n_moved), NULL);
+    json_t *o = query_set(json_object(), "role", json_string("dispatcher"), "name", cw_dp_json_text(d->name),
+                          "software", json_string("cachew " CACHEW_VERSION), "pid", query_integer(d->pid),
+                          "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9), "connections",
+                          query_integer(d->peers.n), "workers", query_integer(n_workers), "jobs",
+                          query_integer(d->jobs.n - d->jobs.n_over), "streams", query_integer(d->streams.n),
+                          "completed", query_integer(d->leases.n_completed), "late",
+                          query_integer(d->leases.n_late), "moved", query_integer(d->leases.n_moved), NULL);
     if (d->scaler.enabled)
-        query_set(&o, "policy", query_policy(&d->scaler.policy), NULL);
-    query_set(&o, "journal",
-              d->journal.retry_ns != 0 ? cw_dp_json_text(d->journal.error.message) : json_string("ok"), NULL);
+        cw_dp_json_set(&o, "policy", query_policy(&d->scaler.policy));
+    cw_dp_json_set(&o, "journal",
+                   d->journal.retry_ns != 0 ? cw_dp_json_text(d->journal.error.message) : json_string("ok"));
     return o;
 }
 

@@ -12,8 +12,7 @@ struct cw_store {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct cw_post post; /* it is done, or closed */
-    bool closed;         /* loop thread only: freed by the post that is under way */
+    struct cw_post post;                                 /* it is done */
     void (*done)(void *arg, const struct cw_error *why); /* loop thread only */
     void *arg;
     /* guarded by mutex */
@@ -54,10 +53,6 @@ static void store_free(struct cw_store *s)
 static void store_on_post(void *arg)
 {
     struct cw_store *s = arg;
-    if (s->closed) {
-        store_free(s);
-        return;
-    }
     struct cw_error why = CW_LOCKED(&s->mutex, s->result);
     s->done(s->arg, why.status < 0 ? &why : NULL);
 }
@@ -121,7 +116,7 @@ struct cw_store *cw_store_close(struct cw_store *s)
         pthread_join(s->thread, NULL);
         cw_store_file_close(s->file);
     }
-    s->closed = true;
-    cw_loop_post(s->loop, &s->post); /* it may be posted already: its call is the last use of all this */
+    cw_loop_unpost(s->loop, &s->post);
+    store_free(s);
     return NULL;
 }

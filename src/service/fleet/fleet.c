@@ -255,15 +255,16 @@ static void fleet_on_present(struct cw_fleet *f, const Cachew__Present *m)
 {
     uint64_t now = cw_now_ns();
     f->presence_known = true;
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
+        if (!u->missing_ns)
+            u->missing_ns = now;
     for (size_t i = 0; i < m->n_names; i++) {
         struct unit *u = fleet_find(f, m->names[i]);
         if (u) {
             u->came = true;
-            u->missing_ns = UINT64_MAX; /* present, until the loop below */
+            u->missing_ns = 0;
         }
     }
-    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
-        u->missing_ns = u->missing_ns == UINT64_MAX ? 0 : u->missing_ns ? u->missing_ns : now;
 }
 
 static void fleet_on_want(struct cw_fleet *f, const Cachew__Want *m)
