@@ -268,7 +268,6 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
                          struct cw_error *err)
 {
     struct rank *r = p->rank ? p->rank : m->finished ? client_find_detached(d, p, m) : NULL;
-    struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
     if (r) {
         struct job *j = r->job;
         bool finished = m->finished && !r->finished && (r->greeted || !p->rank);
@@ -284,7 +283,8 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
         else if (finished) /* after a restart, other ranks don't wait for it then */
             cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
     }
-    return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
+    return id != 0 ? cw_dp_journal_then(d, &(struct action){.kind = ACTION_DONE, .peer = p, .re = id}, err)
+                   : 0;
 }
 
 /* Drops the lease of a range that the worker keeps answering NotHere for, so that it is leased again. Nothing

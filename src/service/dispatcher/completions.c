@@ -108,7 +108,6 @@ static int completion_holder(const struct range *x, const struct worker *w, uint
 int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
                     struct cw_error *err)
 {
-    struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
     const Cachew__Report *r = c->report;
     if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
         return cw_error_set(err, CW_E_SERVICE,
@@ -158,5 +157,5 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
         cw_dp_peer_done(d, w->peer, re);
         return 0;
     }
-    return cw_dp_journal_then(d, &done, err);
+    return cw_dp_journal_then(d, &(struct action){.kind = ACTION_DONE, .peer = w->peer, .re = re}, err);
 }

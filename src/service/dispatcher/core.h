@@ -16,10 +16,9 @@
 #include "service/dispatcher/store.h"
 #include "policy/policy.h"
 #include "proto/cachew.pb-c.h"
+#include "service/dispatcher/types.h"
 
-struct cw_dispatcher;
 struct cw_text;
-struct cw_peer;
 
 #define CW_DISPATCHER_SENDS 256 /* peers at a time */
 

@@ -96,7 +96,6 @@ void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
 {
     struct cw_error err = {0};
-    struct action then = {.kind = ACTION_JOB, .job = j};
     cw_dp_stream_set_total(j->stream);
     DP_RANKS_EACH (r, j)
         if (r->client && r->attach_id != 0)
@@ -110,7 +109,7 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
     int result = cw_dp_journal_stream(d, j->stream, &err);
     if (result == 0) {
         j->state = JOB_RUNNING;
-        result = cw_dp_journal_job(d, j, &then, &err);
+        result = cw_dp_journal_job(d, j, &(struct action){.kind = ACTION_JOB, .job = j}, &err);
     }
     if (result == 0) {
         j->writing++;

@@ -75,12 +75,14 @@ void cw_dp_peer_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, co
     cw_dp_peer_send(d, p, &m);
 }
 
-void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why)
+void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const char *why)
 {
+    struct cw_error err = {0};
     if (p->state != PEER_OPEN)
         return;
     p->state = PEER_CLOSING;
-    d->io.close(d->io.user, p->user, why);
+    cw_error_set(&err, CW_E_SERVICE, "%s", why);
+    d->io.close(d->io.user, p->user, &err);
 }
 
 void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)

@@ -60,8 +60,8 @@ void cw_dp_peer_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, 
 void cw_dp_peer_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re);
 /* Answers request `re` with Failure. */
 void cw_dp_peer_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why);
-/* Closes an open connection with the reason. */
-void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why);
+/* Closes an open connection, and sends the reason. */
+void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const char *why);
 
 /* Logs a line for people. */
 void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...) _printf_(3, 4);

@@ -1,5 +1,5 @@
-/* The table of pools: workers that a provisioner can start. Workers of no pool were started by somebody else,
- * and are never ended. */
+/* The table of pools: workers that a provisioner can start. Workers of no pool were started without a
+ * provisioner, and are never ended. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

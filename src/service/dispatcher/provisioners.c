@@ -62,7 +62,6 @@ static void pool_insert(struct cw_dispatcher *d, struct pool *p)
  * Another provisioner is refused. */
 static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
 {
-    struct cw_error why = {0};
     struct cw_peer *old = p->peer;
     if (old == by)
         return 0;
@@ -71,9 +70,8 @@ static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_pee
             err, CW_E_SERVICE, "pool", p->info->name, "a name of its own for each provisioner",
             "another provisioner has pool \"%s\": expected a name of its own for each (--pool)",
             p->info->name);
-    cw_error_set(&why, CW_E_SERVICE, "the provisioner has another connection");
     old->pool = NULL;
-    cw_dp_peer_close(d, old, &why);
+    cw_dp_peer_close(d, old, "the provisioner has another connection");
     p->peer = by;
     by->pool = p;
     return 0;

@@ -54,14 +54,15 @@ static json_t *query_job_ranks(const struct job *j)
 {
     json_t *ranks = json_array();
     DP_RANKS_EACH (r, j) {
-        json_t *o = query_set(
-            json_object(), "rank", query_integer(r->number), "g", query_integer(r->progress.g), "attached",
-            json_boolean(r->client != NULL), "finished", json_boolean(r->finished), "batches",
-            query_integer(r->progress.n_batches), "wait_s", json_real((double)r->progress.wait_ns / 1e9),
-            "step_s", r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
-            query_integer((uint64_t)r->pace.now.late), "waited",
-            r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL);
-        cw_dp_json_append(&ranks, o);
+        cw_dp_json_append(
+            &ranks,
+            query_set(json_object(), "rank", query_integer(r->number), "g", query_integer(r->progress.g),
+                      "attached", json_boolean(r->client != NULL), "finished", json_boolean(r->finished),
+                      "batches", query_integer(r->progress.n_batches), "wait_s",
+                      json_real((double)r->progress.wait_ns / 1e9), "step_s",
+                      r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
+                      query_integer((uint64_t)r->pace.now.late), "waited",
+                      r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL));
     }
     return ranks;
 }

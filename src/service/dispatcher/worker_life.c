@@ -103,10 +103,8 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
         return result;
     }
     if (w->peer && w->peer != p) { /* its old connection is dead, but not closed yet */
-        struct cw_error why = {0};
-        cw_error_set(&why, CW_E_SERVICE, "the worker has another connection");
         w->peer->worker = NULL;
-        cw_dp_peer_close(d, w->peer, &why);
+        cw_dp_peer_close(d, w->peer, "the worker has another connection");
         worker_keep(d, w);
     }
     w->leaving = WORKER_STAYS;
