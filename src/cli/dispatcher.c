@@ -46,18 +46,18 @@ static int dispatcher_serve(struct dispatcher_run *x, struct cw_error *err)
         return r;
     struct cw_dispatcher_server_options o = {
         .loop = x->loop,
-        .listen = &x->listen,
-        .n_listen = 1,
+        .listen = x->listen,
         .state_dir = x->state_dir,
-        .name = x->name,
         .token = x->token,
         .tls = x->tls,
         .http = x->http,
-        .policy = x->scaling.policy ? &x->scaling.found : NULL,
-        .objective = x->scaling.objective && strcmp(x->scaling.objective, "cost") == 0 ? CW_OBJECTIVE_COST
-                                                                                       : CW_OBJECTIVE_TIME,
-        .client_price_per_h = x->scaling.price_client,
-        .worker_price_per_h = x->scaling.price_worker,
+        .core = {.name = x->name,
+                 .policy = x->scaling.policy ? &x->scaling.found : NULL,
+                 .objective = x->scaling.objective && strcmp(x->scaling.objective, "cost") == 0
+                                  ? CW_OBJECTIVE_COST
+                                  : CW_OBJECTIVE_TIME,
+                 .client_price_per_h = x->scaling.price_client,
+                 .worker_price_per_h = x->scaling.price_worker},
         .log = dispatcher_on_log,
         .log_arg = &x->log};
     r = cw_loop_signals(x->loop, dispatcher_on_signal, x, err);
@@ -65,7 +65,7 @@ static int dispatcher_serve(struct dispatcher_run *x, struct cw_error *err)
         r = cw_dispatcher_server_start(&o, &server, err);
     if (r >= 0) {
         cli_print_ready(json_pack("{s:s, s:i, s:s, s:s*, s:s}", "role", "dispatcher", "pid", (int)getpid(),
-                                  "address", cw_dispatcher_server_address(server, 0), "http",
+                                  "address", cw_dispatcher_server_address(server), "http",
                                   cw_dispatcher_server_http(server), "id", x->name));
         cw_loop_run(x->loop);
     }

@@ -24,20 +24,16 @@ int main(int argc, char **argv)
     struct cw_dispatcher_server *s = NULL;
     if (argc < 2)
         return 2;
-    const char *listen[] = {argv[1]};
     if (cw_loop_new(&l, &err) < 0 || cw_loop_signals(l, on_signal, l, &err) < 0 ||
         cw_dispatcher_server_start(
-            &(struct cw_dispatcher_server_options){.loop = l,
-                                                   .listen = listen,
-                                                   .n_listen = 1,
-                                                   .state_dir = argc > 2 ? argv[2] : NULL,
-                                                   .log = on_log},
+            &(struct cw_dispatcher_server_options){
+                .loop = l, .listen = argv[1], .state_dir = argc > 2 ? argv[2] : NULL, .log = on_log},
             &s, &err) < 0) {
         fprintf(stderr, "dispatcher_tool: %s\n", err.message);
         cw_loop_free(l);
         return 1;
     }
-    printf("%s\n", cw_dispatcher_server_address(s, 0));
+    printf("%s\n", cw_dispatcher_server_address(s));
     fflush(stdout);
     cw_loop_run(l);
     cw_dispatcher_server_free(s);

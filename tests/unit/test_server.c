@@ -74,7 +74,7 @@ static void person_connect(struct person *p, struct cw_loop *l, const struct cw_
     struct cw_conn_options o = {.hello = &hello, .limits = {1 << 20, 0, 1 << 20}, .timeout_ns = LONG_NS};
     struct cw_error err = {0};
     *p = (struct person){.loop = l};
-    assert_int_equal(cw_conn_connect(l, cw_dispatcher_server_address(s, 0), &o, &ops, p, &p->conn, &err), 0);
+    assert_int_equal(cw_conn_connect(l, cw_dispatcher_server_address(s), &o, &ops, p, &p->conn, &err), 0);
     while (!p->open && !p->closed)
         cw_loop_run(l);
     assert_true(p->open);
@@ -113,11 +113,10 @@ static void person_close(struct person *p)
 
 static struct cw_dispatcher_server *serve(struct cw_loop *l, const char *dir)
 {
-    static const char *const listen[] = {"127.0.0.1:0"};
     struct cw_dispatcher_server *s = NULL;
     struct cw_error err = {0};
     const struct cw_dispatcher_server_options o = {
-        .loop = l, .listen = listen, .n_listen = 1, .state_dir = dir, .timeout_ns = LONG_NS};
+        .loop = l, .listen = "127.0.0.1:0", .state_dir = dir, .timeout_ns = LONG_NS};
     if (cw_dispatcher_server_start(&o, &s, &err) < 0)
         fail_msg("%s", err.message);
     return s;

@@ -65,6 +65,7 @@ void cw_dp_assignment_usable(struct cw_dispatcher *d, struct assignment *t)
                   t->shunned_until == 0 &&
                   /* else what it holds is not known yet, and would be leased again */
                   (!t->worker->kept || t->named);
+    cw_dp_stream_dirty(d, s);
     if (!usable) {
         if (t->heap_at > 0)
             heap_remove(s, t);
@@ -73,7 +74,6 @@ void cw_dp_assignment_usable(struct cw_dispatcher *d, struct assignment *t)
     if (t->heap_at == 0)
         heap_put(s, s->assignments.heap.n++, t); /* there is room for all assignments */
     heap_fix(s, t);
-    cw_dp_stream_dirty(d, s);
 }
 
 /* ---- the table ---- */
@@ -130,14 +130,13 @@ void cw_dp_assignment_set_state(struct cw_dispatcher *d, struct assignment *t, e
     room->turned_away &= !answered;
     room->short_of_memory &= room->n_streams > 0 && (was != ASSIGNMENT_READY || assignment_takes_room(state));
     t->state = state;
+    cw_dp_assignment_usable(d, t);
     d->workers.has_room |= (was_full && !cw_dp_worker_full(t->worker)) || answered;
 }
 
 void cw_dp_assignment_free(struct cw_dispatcher *d, struct assignment *t)
 {
     struct stream *s = t->stream;
-    if (t->heap_at > 0)
-        heap_remove(s, t);
     if (d->scaler.enabled && t->granted) {
         t->worker->n_worker_sets--;
         cw_dp_scaling_due(d);

@@ -1,6 +1,6 @@
 /* The table of assignments: what a worker has to do with a stream. An assignment that may get leases is in
- * its stream's heap, whose root has the fewest ranges to compute, and room for one more if any has. Everyone
- * who changes a field that decides this calls cw_dp_assignment_usable. */
+ * its stream's heap; the root has the fewest ranges to compute, and room for one more if any has. After a
+ * change of a field that decides this, cw_dp_assignment_usable must be called. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,8 +28,8 @@ struct work {
 /* Leases and revocations that the end of the turn sends to the worker (lease_outbox.h). */
 struct lease_outbox {
     struct cw_link dirty;
-    uint64_t *leases; /* where ranges begin whose leases are to be sent: room for most + 2 */
-    size_t n_leases;
+    uint64_t *leases; /* where ranges begin whose leases are to be sent: room for capacity + 2 */
+    size_t n_leases, room;
     struct span revoke[OUTBOX_SPANS];
     size_t n_revoke;
     bool new_origin; /* the worker is to be sent the stream's origin */
@@ -43,7 +43,6 @@ struct assignment {
     uint64_t request;                      /* of Prepare */
     char *why;                             /* unfit */
     uint32_t capacity, n_held, n_complete; /* ranges */
-    uint32_t most;                         /* capacity that it ever had */
     uint64_t most_positions;               /* of a range, by the worker's memory; UINT64_MAX: any number */
     uint64_t to_compute;                   /* positions of the ranges that it holds and has not completed */
     uint64_t completed_ns;                 /* when its last completion came */
@@ -72,7 +71,7 @@ struct assignment *cw_dp_assignment_new(struct cw_dispatcher *d, struct worker *
 /* Frees an assignment that holds no range. */
 void cw_dp_assignment_free(struct cw_dispatcher *d, struct assignment *t);
 void cw_dp_assignment_set_state(struct cw_dispatcher *d, struct assignment *t, enum assignment_state state);
-/* Puts it into the heap, moves it there or takes it out, after any change. */
+/* Puts it into the heap, moves it there or takes it out, after any change, and marks the stream as dirty. */
 void cw_dp_assignment_usable(struct cw_dispatcher *d, struct assignment *t);
 /* Whether it is of the stream's worker set, and of use to it. */
 bool cw_dp_assignment_serves(const struct assignment *t);

@@ -104,26 +104,21 @@ void cw_dp_client_forget_waiting(struct cw_dispatcher *d, struct cw_peer *p)
 {
     if (!p->waiting.attach)
         return;
-    cachew__attach__free_unpacked(p->waiting.attach, NULL);
-    d->peers.waiting_bytes -= p->waiting.bytes;
-    p->waiting.attach = NULL;
+    d->peers.waiting_bytes -= cachew__attach__get_packed_size(p->waiting.attach);
+    cachew__attach__free_unpacked(CW_STEAL(p->waiting.attach), NULL);
 }
 
 /* Keeps the attachment to try it again. -1: no memory. */
 static int client_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a)
 {
-    size_t size = cachew__attach__get_packed_size(a);
-    _cleanup_free_ uint8_t *packed = d->peers.waiting_bytes + size <= DP_WAITING ? malloc(size + 1) : NULL;
-    if (packed)
-        cachew__attach__pack(a, packed);
-    p->waiting = (struct waiting_attach){.attach = packed ? cachew__attach__unpack(NULL, size, packed) : NULL,
-                                         .id = id,
-                                         .since_ns = d->now_ns,
-                                         .last_tick_ns = d->now_ns,
-                                         .bytes = size};
+    p->waiting = (struct waiting_attach){
+        .attach = cw_dp_message_copy(&a->base, DP_WAITING - d->peers.waiting_bytes),
+        .id = id,
+        .since_ns = d->now_ns,
+        .last_tick_ns = d->now_ns};
     if (!p->waiting.attach)
         return -1;
-    d->peers.waiting_bytes += size;
+    d->peers.waiting_bytes += cachew__attach__get_packed_size(p->waiting.attach);
     return 0;
 }
 
@@ -185,7 +180,7 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
     }
     if (least == r->pos)
         return;
-    cw_dp_stream_place(j->stream, least, &at.epoch, &at.position);
+    at = cw_dp_stream_place(j->stream, least);
     cw_dp_peer_send(
         d, r->client,
         &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LAGGING, .lagging = &l});
@@ -194,26 +189,25 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
 /* Takes note of the rank's pace. Sums that go back, or are no numbers, are ignored. */
 static void client_note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pace *m)
 {
-    const struct cw_pace *p = &r->pace.now;
-    const struct cw_pace before = *p;
+    const struct cw_pace p = r->pace.now;
     struct cw_pace now = {.n = (double)m->n,
-                          .step_s = m->step_s,
-                          .step_sq = m->step_sq,
-                          .wait_s = m->wait_s,
-                          .wait_sq = m->wait_sq,
-                          .late = (double)m->late,
-                          .ready = (double)m->ready};
-    if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s &&
-        now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready && now.step_s < 1e18 &&
+                       .step_s = m->step_s,
+                       .step_sq = m->step_sq,
+                       .wait_s = m->wait_s,
+                       .wait_sq = m->wait_sq,
+                       .late = (double)m->late,
+                       .ready = (double)m->ready};
+    if (now.n >= p.n && now.step_s >= p.step_s && now.step_sq >= p.step_sq && now.wait_s >= p.wait_s &&
+        now.wait_sq >= p.wait_sq && now.late >= p.late && now.ready >= p.ready && now.step_s < 1e18 &&
         now.wait_s < 1e18 && now.step_sq < 1e18 && now.wait_sq < 1e18)
         r->pace.now = now;
     if (!r->pace.known) {
         r->pace.at_policy = r->pace.at_point = r->pace.now;
         r->pace.batches_at_point = r->progress.n_batches;
     } else {
-        d->history.paces.n += p->n - before.n;
-        d->history.paces.step_s += p->step_s - before.step_s;
-        d->history.paces.wait_s += p->wait_s - before.wait_s;
+        d->history.paces.n += r->pace.now.n - p.n;
+        d->history.paces.step_s += r->pace.now.step_s - p.step_s;
+        d->history.paces.wait_s += r->pace.now.wait_s - p.wait_s;
     }
     r->pace.known = true;
 }
@@ -274,7 +268,6 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
                          struct cw_error *err)
 {
     struct rank *r = p->rank ? p->rank : m->finished ? client_find_detached(d, p, m) : NULL;
-    struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
     if (r) {
         struct job *j = r->job;
         bool finished = m->finished && !r->finished && (r->greeted || !p->rank);
@@ -290,7 +283,8 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
         else if (finished) /* after a restart, other ranks don't wait for it then */
             cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
     }
-    return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
+    return id != 0 ? cw_dp_journal_then(d, &(struct action){.kind = ACTION_DONE, .peer = p, .re = id}, err)
+                   : 0;
 }
 
 /* Drops the lease of a range that the worker keeps answering NotHere for, so that it is leased again. Nothing
@@ -331,7 +325,6 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
                   r->number, r->job->name, m->worker, m->reason);
     cw_dp_prepare_shun(d, t);
     cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
-    cw_dp_stream_dirty(d, s);
 }
 
 int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
@@ -353,8 +346,6 @@ int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
             client_unreachable(d, p->rank, m->unreachable);
         return 0;
     default:
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a client does not say this (field %d of Envelope) to a dispatcher",
-                            (int)m->of_case);
+        return 1;
     }
 }

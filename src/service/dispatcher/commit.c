@@ -40,8 +40,6 @@ static void commit_action_run(struct cw_dispatcher *d, struct action *a)
     if (x && x->number != a->range.number) /* its positions were cut anew since */
         x = NULL;
     switch (a->kind) {
-    case ACTION_NONE:
-        break;
     case ACTION_DONE:
         cw_dp_peer_done(d, a->peer, a->re);
         break;
@@ -84,15 +82,12 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
     j->retry_ns = 0;
     j->n_commits++;
     j->commit_ns += d->now_ns - j->commit_began_ns;
-    struct journal_entries done = j->flight;
-    j->flight = (struct journal_entries){0};
-    for (size_t i = 0; i < done.n; i++) {
-        commit_action_run(d, &done.actions[i]);
-        commit_action_unref(&done.actions[i]);
+    for (size_t i = 0; i < j->flight.n; i++) {
+        commit_action_run(d, &j->flight.actions[i]);
+        commit_action_unref(&j->flight.actions[i]);
     }
-    done.n = 0;
-    cw_store_batch_clear(&done.batch);
-    j->flight = done; /* its memory is used again */
+    j->flight.n = 0;
+    cw_store_batch_clear(&j->flight.batch);
 }
 
 static void commit_entries_deinit(struct journal_entries *e)

@@ -3,16 +3,18 @@
 
 #include <inttypes.h>
 
+#include "service/dispatcher/job_life.h"
 #include "service/dispatcher/state.h"
 
 /* A range that took so many times as long as expected shows that elements cost more than before. */
 #define COSTS_CHANGED 8
 
-/* Fills err with how two runs of one range differ. Returns 1. */
-static int completion_contradiction(const struct range *x, const struct worker *w, const Cachew__Report *r,
-                                    struct cw_error *err)
+/* Two runs of one range gave different things: the jobs of the stream fail. */
+static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, const struct range *x,
+                                   const struct worker *w, const Cachew__Report *r)
 {
-    cw_error_set(err, CW_E_DATA,
+    struct cw_error why = {0};
+    cw_error_set(&why, CW_E_DATA,
                  "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
                  " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
                  " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
@@ -20,7 +22,8 @@ static int completion_contradiction(const struct range *x, const struct worker *
                  r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
                  x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),
                  r->n_elements, w->id);
-    return 1;
+    cw_dp_log(d, true, "%s", why.message);
+    cw_dp_job_fail_all(d, s, &why);
 }
 
 /* Adds a completion, and computes the rate from the last ones. */
@@ -62,7 +65,6 @@ static void completion_note(struct cw_dispatcher *d, struct assignment *t, struc
         cw_dp_lease_drop(d, x->holder[1].assignment, x, DROP_REVOKED);
     if (measured)
         speed_measure(&s->speed, x->end - x->begin, took_ns);
-    cw_dp_stream_dirty(d, s);
 }
 
 static int completion_first_report(struct cw_dispatcher *d, struct stream *s, struct range *x,
@@ -106,7 +108,6 @@ static int completion_holder(const struct range *x, const struct worker *w, uint
 int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
                     struct cw_error *err)
 {
-    struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
     const Cachew__Report *r = c->report;
     if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
         return cw_error_set(err, CW_E_SERVICE,
@@ -122,28 +123,25 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
     int result = cw_dp_stream_span(s, r->epoch, r->begin, r->end, &span, err);
     if (result < 0)
         return result;
-    if (s->ranges.state != RANGES_MARKED &&
-        (s->ranges.state == RANGES_UNPLACED || span.begin < s->ranges.base) &&
-        cw_dp_lease_rebase(d, s, span.begin) < 0)
-        return cw_error_nomem(err, 0, "a table of ranges");
+    cw_dp_lease_include(d, s, span.begin);
     struct range *x = cw_dp_range_find(&s->ranges, span.begin);
     int i = x && x->begin == span.begin ? completion_holder(x, w, c->lease) : -1;
     if (i >= 0)
         cw_dp_lease_shorten(d, x, i, span.end);
-    if (i >= 0 && x->end > span.end && !s->at_most_once) {
+    if (i >= 0 && x->end > span.end && !s->at_most_once)
         /* a reported range can't be shortened: it is leased again as a whole */
         cw_dp_lease_drop(d, x->holder[i].assignment, x, DROP_REVOKED);
-        cw_dp_stream_dirty(d, s);
-    }
     x = span.begin < s->total ? cw_dp_lease_exact(s, span) : NULL;
-    if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut differently since */
+    bool contradicts = x && (x->flags & RANGE_REPORTED) && !(x->flags & RANGE_LOST) &&
+                       !cw_dp_range_same(x, r->elements, r->n_elements, r->n_batches);
+    if (contradicts)
+        completion_contradicts(d, s, x, w, r);
+    /* else no job wants it, or its positions were cut differently since */
+    if (contradicts || !x || (x->flags & RANGE_LOST)) {
         cw_dp_peer_done(d, w->peer, re);
         return 0;
     }
-    if (x->flags & RANGE_REPORTED) {
-        if (!cw_dp_range_same(x, r->elements, r->n_elements, r->n_batches))
-            return completion_contradiction(x, w, r, err);
-    } else {
+    if (!(x->flags & RANGE_REPORTED)) {
         result = completion_first_report(d, s, x, w, r, err);
         if (result < 0)
             return result;
@@ -159,5 +157,5 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
         cw_dp_peer_done(d, w->peer, re);
         return 0;
     }
-    return cw_dp_journal_then(d, &done, err);
+    return cw_dp_journal_then(d, &(struct action){.kind = ACTION_DONE, .peer = w->peer, .re = re}, err);
 }

@@ -6,7 +6,7 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* Handles Completed; Done is sent when the report is durable. 1: two runs of the range gave different things,
- * as err says; nothing was answered, and nothing that the stream delivers can be trusted. */
+/* Handles Completed; Done is sent when the report is durable. If two runs of the range gave different things,
+ * the jobs of the stream fail: nothing that it delivers can be trusted. */
 int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
                     struct cw_error *err) _must_check_;

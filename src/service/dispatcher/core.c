@@ -26,11 +26,32 @@
 
 /* ---- peers ---- */
 
+/* The roles of peers. message: handles a peer's message; 1: this role does not send it. */
+static const struct role {
+    Cachew__Role role;
+    const char *name;
+    int (*message)(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
+                   struct cw_error *err);
+} roles[] = {
+    {CACHEW__ROLE__ROLE_CLIENT, "a client", cw_dp_client_message},
+    {CACHEW__ROLE__ROLE_WORKER, "a worker", cw_dp_worker_message},
+    {CACHEW__ROLE__ROLE_ADMIN_CLIENT, "an admin client", cw_dp_admin_message},
+    {CACHEW__ROLE__ROLE_PROVISIONER, "a provisioner", cw_dp_provisioner_message},
+};
+
+/* NULL: it does not connect to a dispatcher. */
+static const struct role *role_find(Cachew__Role role)
+{
+    for (size_t i = 0; i < CW_COUNT_OF(roles); i++)
+        if (roles[i].role == role)
+            return &roles[i];
+    return NULL;
+}
+
 int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello,
                             struct cw_peer **ret, struct cw_error *err)
 {
-    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER &&
-        hello->role != CACHEW__ROLE__ROLE_ADMIN_CLIENT && hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
+    if (!role_find(hello->role))
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
     if (d->peers.n >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
@@ -52,7 +73,7 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_log(d, false,
                   "pool \"%s\" is away, with %u workers: none of them is started or stopped until its "
                   "provisioner reconnects",
-                  p->pool->name, p->pool->units);
+                  p->pool->info->name, p->pool->info->units);
         cw_dp_provisioner_lost(d, p->pool);
     }
     cw_dp_client_forget_waiting(d, p);
@@ -67,16 +88,14 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (p->state == PEER_CLOSING)
         return 0;
-    switch (p->role) {
-    case CACHEW__ROLE__ROLE_CLIENT:
-        return cw_dp_client_message(d, p, m, err);
-    case CACHEW__ROLE__ROLE_WORKER:
-        return cw_dp_worker_message(d, p, m, err);
-    case CACHEW__ROLE__ROLE_PROVISIONER:
-        return cw_dp_provisioner_message(d, p, m, err);
-    default:
-        return cw_dp_admin_message(d, p, m, err);
-    }
+    const struct role *role = role_find(p->role);
+    int r = role->message(d, p, m, err);
+    if (r > 0)
+        r = cw_error_set(err, CW_E_SERVICE, "%s does not say this (field %d of Envelope) to a dispatcher",
+                         role->name, (int)m->of_case);
+    if (r < 0)
+        p->state = PEER_CLOSING; /* the caller closes it: nothing more is sent to it */
+    return r;
 }
 
 /* ---- turns ---- */
@@ -192,8 +211,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");
-    d->software = strdup(o->software ? o->software : "cachew " CACHEW_VERSION);
-    if (!d->name || !d->software) {
+    if (!d->name) {
         cw_dispatcher_free(d);
         return cw_error_nomem(err, 64, "the dispatcher");
     }
@@ -220,7 +238,6 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
 {
     if (!d)
         return NULL;
-    cw_dp_commit_deinit(d);
     d->io.log = NULL;
     d->scaler.enabled = false; /* worker sets are not updated any more */
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
@@ -249,7 +266,6 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
     cw_map_deinit(&d->jobs.by_name);
     cw_map_deinit(&d->pipelines.by_fingerprint);
     free(d->name);
-    free(d->software);
     free(d);
     return NULL;
 }

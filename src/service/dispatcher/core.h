@@ -16,10 +16,9 @@
 #include "service/dispatcher/store.h"
 #include "policy/policy.h"
 #include "proto/cachew.pb-c.h"
+#include "service/dispatcher/types.h"
 
-struct cw_dispatcher;
 struct cw_text;
-struct cw_peer;
 
 #define CW_DISPATCHER_SENDS 256 /* peers at a time */
 
@@ -36,8 +35,7 @@ struct cw_dispatcher_io {
 };
 
 struct cw_dispatcher_options {
-    const char *name;     /* shown by "status", copied. NULL: "dispatcher" */
-    const char *software; /* likewise. NULL: "cachew" with its version */
+    const char *name; /* shown by "status", copied. NULL: "dispatcher" */
     uint32_t pid;
     /* Jobs that differ only in their names share a stream. Otherwise a stream has one job at a time, and a
      * slow job delays no other. */

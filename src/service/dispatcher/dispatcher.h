@@ -6,26 +6,21 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/policy.h"
+#include "service/dispatcher/core.h"
 
 struct cw_loop;
 struct cw_tls;
 struct cw_dispatcher_server;
 
 struct cw_dispatcher_server_options {
-    struct cw_loop *loop;      /* lives longer than the server */
-    const char *const *listen; /* "HOST:PORT", "[IPV6]:PORT", "unix:PATH" */
-    size_t n_listen;
-    const char *state_dir;          /* NULL: its state ends with the process */
-    const char *name;               /* NULL: "dispatcher" */
-    const char *token;              /* NULL: none is required */
-    struct cw_tls *tls;             /* NULL: plain */
-    const char *http;               /* "HOST:PORT" of its pages. NULL: none */
-    uint64_t timeout_ns;            /* of silent connections. 0: cw_patience_silence_ns() */
-    bool share_streams;             /* cw_dispatcher_options */
-    const struct cw_policy *policy; /* NULL: all workers serve all jobs */
-    enum cw_objective objective;
-    double client_price_per_h, worker_price_per_h;
+    struct cw_dispatcher_options core;
+    struct cw_loop *loop;  /* lives longer than the server */
+    const char *listen;    /* "HOST:PORT", "[IPV6]:PORT", "unix:PATH" */
+    const char *state_dir; /* NULL: its state ends with the process */
+    const char *token;     /* NULL: none is required */
+    struct cw_tls *tls;    /* NULL: plain */
+    const char *http;      /* "HOST:PORT" of its pages. NULL: none */
+    uint64_t timeout_ns;   /* of silent connections. 0: cw_patience_silence_ns() */
     void (*log)(void *arg, bool warning, const char *text); /* logs a line for people. NULL: none */
     void *log_arg;
 };
@@ -33,8 +28,8 @@ struct cw_dispatcher_server_options {
 /* Reads the journal, then listens and serves. Everything in o but loop and tls is copied. */
 int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o,
                                struct cw_dispatcher_server **ret, struct cw_error *err) _must_check_;
-/* Returns the i-th address of the options with its real port. NULL: there are not so many. */
-const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, size_t i);
+/* Returns the address of the options with its real port. */
+const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s);
 /* Returns the address of its pages with the real port. NULL: there are none. */
 const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s);
 /* Stops listening, commits what is pending, and closes all connections. Peers reconnect to its successor. */

@@ -24,29 +24,16 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
     else
         snprintf(buf, size, "no worker is there");
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
-        if (p->why && n_draining == 0)
-            snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->name,
-                     p->why);
+        if (*p->info->why && n_draining == 0)
+            snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->info->name,
+                     p->info->why);
 }
 
-static void held_find(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
+/* Writes why no assignment of the stream takes ranges. */
+static void held_by_assignments(const struct cw_dispatcher *d, const struct stream *s, char *buf, size_t size)
 {
-    const struct stream *s = j->stream;
     const struct assignment *unfit = NULL;
     size_t n_preparing = 0;
-    *buf = '\0';
-    if (d->journal.retry_ns != 0) {
-        snprintf(buf, size,
-                 "the dispatcher can't write its journal, and nothing is acknowledged until it can: %.600s",
-                 d->journal.error.message);
-        return;
-    }
-    if (j->paused) {
-        snprintf(buf, size, "the job is paused (`cachew jobs --resume` lets it go on)");
-        return;
-    }
-    if (s->assignments.heap.n > 0 || cw_dp_stream_grace(d, s))
-        return;
     CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
         n_preparing += t->state == ASSIGNMENT_ASKED;
         if (t->state == ASSIGNMENT_UNFIT && (!unfit || t->worker->id < unfit->worker->id))
@@ -67,7 +54,16 @@ static void held_find(const struct cw_dispatcher *d, const struct job *j, char *
 
 void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
 {
-    held_find(d, j, buf, size);
+    const struct stream *s = j->stream;
+    *buf = '\0';
+    if (d->journal.retry_ns != 0)
+        snprintf(buf, size,
+                 "the dispatcher can't write its journal, and nothing is acknowledged until it can: %.600s",
+                 d->journal.error.message);
+    else if (j->paused)
+        snprintf(buf, size, "the job is paused (`cachew jobs --resume` lets it go on)");
+    else if (s->assignments.heap.n == 0 && !cw_dp_stream_grace(d, s))
+        held_by_assignments(d, s, buf, size);
     cw_text_clean(buf, size);
 }
 

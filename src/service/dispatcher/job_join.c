@@ -21,23 +21,15 @@ static int join_refuse(struct cw_error *err, const char *job, const char *attrib
                           "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
 }
 
-static int join_differs(struct cw_error *err, const char *job, const char *attribute, uint64_t value,
-                        uint64_t expected)
+/* Writes a term: a number, or what order or guarantee it is. */
+static const char *join_term(const char *attribute, uint64_t value, char buf[33])
 {
-    char a[32], b[32];
-    snprintf(a, sizeof(a), "%" PRIu64, value);
-    snprintf(b, sizeof(b), "%" PRIu64, expected);
-    return value == expected ? 0 : join_refuse(err, job, attribute, a, b);
-}
-
-static const char *join_order_name(Cachew__Order order)
-{
-    return order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact";
-}
-
-static const char *join_guarantee_name(Cachew__Guarantee guarantee)
-{
-    return guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
+    if (strcmp(attribute, "order") == 0)
+        return value == CACHEW__ORDER__ORDER_ANY ? "any" : "exact";
+    if (strcmp(attribute, "guarantee") == 0)
+        return value == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
+    snprintf(buf, 33, "%" PRIu64, value);
+    return buf;
 }
 
 /* Whether the rank counts rounds from another batch than the job. Each rank takes every world_size-th batch
@@ -64,17 +56,22 @@ static int join_job_differs(const struct job *j, const Cachew__Attach *a, struct
     if (memcmp(j->terms.fingerprint, a->fingerprint.data, 16) != 0)
         return join_refuse(err, j->name, "pipeline", cw_dp_hex(a->fingerprint.data, x),
                            cw_dp_hex(j->terms.fingerprint, y));
-    int r = join_differs(err, j->name, "seed", a->seed, j->terms.seed);
-    if (r == 0)
-        r = join_differs(err, j->name, "epochs", a->epochs, j->terms.epochs);
-    if (r == 0)
-        r = join_differs(err, j->name, "world_size", a->world_size, j->terms.world_size);
-    if (r == 0 && a->order != j->terms.order)
-        r = join_refuse(err, j->name, "order", join_order_name(a->order), join_order_name(j->terms.order));
-    if (r == 0 && a->guarantee != j->terms.guarantee)
-        r = join_refuse(err, j->name, "guarantee", join_guarantee_name(a->guarantee),
-                        join_guarantee_name(j->terms.guarantee));
-    return r == 0 ? join_round_differs(j, a, err) : r;
+
+    const struct {
+        const char *attribute;
+        uint64_t value, expected;
+    } terms[] = {{"seed", a->seed, j->terms.seed},
+                 {"epochs", a->epochs, j->terms.epochs},
+                 {"world_size", a->world_size, j->terms.world_size},
+                 {"order", a->order, j->terms.order},
+                 {"guarantee", a->guarantee, j->terms.guarantee}};
+
+    for (size_t i = 0; i < CW_COUNT_OF(terms); i++)
+        if (terms[i].value != terms[i].expected)
+            return join_refuse(err, j->name, terms[i].attribute,
+                               join_term(terms[i].attribute, terms[i].value, x),
+                               join_term(terms[i].attribute, terms[i].expected, y));
+    return join_round_differs(j, a, err);
 }
 
 /* Checks the terms by themselves. */

@@ -10,15 +10,24 @@
 #include "service/dispatcher/state.h"
 #include "service/dispatcher/stream_life.h"
 
+/* Returns the job that is over for longest, or (not over) without a client for longest; NULL: there is none.
+ */
+static struct job *job_find_oldest(struct cw_dispatcher *d, bool over)
+{
+    struct job *oldest = NULL;
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
+        if (cw_dp_job_over(j) == over && j->ranks.n_attached == 0 &&
+            (!oldest || j->since_ns < oldest->since_ns))
+            oldest = j;
+    return oldest;
+}
+
 /* Whether there is room for one more job: the one that is without a client for longest makes room. */
 static bool job_room(struct cw_dispatcher *d)
 {
-    struct job *oldest = NULL;
     if (d->jobs.n - d->jobs.n_over < DP_JOBS)
         return true;
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
-        if (!cw_dp_job_over(j) && j->ranks.n_attached == 0 && (!oldest || j->since_ns < oldest->since_ns))
-            oldest = j;
+    struct job *oldest = job_find_oldest(d, false);
     if (oldest) {
         cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name,
                   DP_JOBS);
@@ -71,7 +80,8 @@ void cw_dp_job_leave_stream(struct cw_dispatcher *d, struct job *j)
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 {
     if (cw_dp_job_journalled(j))
-        cw_dp_journal_tried(d, cw_dp_journal_job_gone(d, j, NULL)); /* else a restart collects it */
+        /* else a restart collects it */
+        cw_dp_journal_tried(d, cw_dp_journal_gone(d, JOURNAL_JOB, j->name, strlen(j->name), NULL));
     cw_dp_job_leave_stream(d, j);
     cw_dp_ranks_free(d, j);
     cw_dp_history_free(d, j);
@@ -86,7 +96,6 @@ void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
 {
     struct cw_error err = {0};
-    struct action then = {.kind = ACTION_JOB, .job = j};
     cw_dp_stream_set_total(j->stream);
     DP_RANKS_EACH (r, j)
         if (r->client && r->attach_id != 0)
@@ -100,16 +109,13 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
     int result = cw_dp_journal_stream(d, j->stream, &err);
     if (result == 0) {
         j->state = JOB_RUNNING;
-        result = cw_dp_journal_job(d, j, &then, &err);
+        result = cw_dp_journal_job(d, j, &(struct action){.kind = ACTION_JOB, .job = j}, &err);
     }
     if (result == 0) {
         j->writing++;
         return;
     }
-    DP_RANKS_EACH (r, j)
-        if (r->client)
-            cw_dp_rank_refuse(d, r, &err);
-    cw_dp_job_free(d, j);
+    cw_dp_job_refuse(d, j, &err);
 }
 
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j)
@@ -121,33 +127,19 @@ void cw_dp_job_written(struct cw_dispatcher *d, struct job *j)
             cw_dp_rank_greet(d, r);
 }
 
-void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why)
+void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const struct cw_error *why)
 {
-    Cachew__Failure failure = *why;
     DP_RANKS_EACH (r, j)
-        if (r->client && r->attach_id != 0)
-            cw_dp_peer_send(d, r->client,
-                            &(Cachew__Envelope){CW_MESSAGE(envelope), .re = r->attach_id,
-                                                .of_case = CACHEW__ENVELOPE__OF_FAILURE,
-                                                .failure = &failure});
+        if (r->client)
+            cw_dp_rank_refuse(d, r, why);
     cw_dp_job_free(d, j);
-}
-
-/* Frees the job that is over for longest. */
-static void job_remove_oldest_over(struct cw_dispatcher *d)
-{
-    struct job *oldest = NULL;
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
-        if (cw_dp_job_over(j) && (!oldest || j->since_ns < oldest->since_ns))
-            oldest = j;
-    if (oldest)
-        cw_dp_job_free(d, oldest);
 }
 
 void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why)
 {
-    if (d->jobs.n_over >= DP_JOBS_OVER)
-        job_remove_oldest_over(d);
+    struct job *oldest = d->jobs.n_over >= DP_JOBS_OVER ? job_find_oldest(d, true) : NULL;
+    if (oldest)
+        cw_dp_job_free(d, oldest);
     j->state = state;
     uint64_t n_lost = cw_dp_job_lost(j);
     if (n_lost > 0)
@@ -156,7 +148,7 @@ void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state,
                   " ranges were lost with workers, and left out (at-most-once)",
                   j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost);
     else
-        cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
+        cw_dp_log(d, j->lost, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
                   why ? why->message : "");
     j->since_ns = d->now_ns;
     if (why && !j->why)

@@ -14,7 +14,7 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);
 /* Its entry is durable. */
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 /* No worker can serve it: clients that wait are sent the reason, and the job is freed. */
-void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why);
+void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const struct cw_error *why);
 /* Ends the job with a state that is over; why: sent to its clients, NULL for JOB_DONE. */
 void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 /* Ends all jobs of the stream as failed. */

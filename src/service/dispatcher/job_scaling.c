@@ -37,13 +37,6 @@ void cw_dp_scaling_begin(struct cw_dispatcher *d, struct job *j)
     cw_dp_scaling_due(d);
 }
 
-void cw_dp_scaling_deinit(struct scaling *x)
-{
-    for (size_t i = 0; i < CW_MIN(x->n_decisions, (size_t)DP_DECISIONS); i++)
-        json_decref(x->decisions[i].record);
-    x->n_decisions = 0;
-}
-
 json_t *cw_dp_scaling_decisions(const struct cw_dispatcher *d, const struct job *j)
 {
     const struct scaling *x = &j->scaling;

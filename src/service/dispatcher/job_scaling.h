@@ -73,7 +73,6 @@ struct scaler {
 void cw_dp_scaling_due(struct cw_dispatcher *d);
 /* Begins a job that has no worker yet. */
 void cw_dp_scaling_begin(struct cw_dispatcher *d, struct job *j);
-void cw_dp_scaling_deinit(struct scaling *x);
 bool cw_dp_scaling_active(const struct job *j); /* the job needs workers */
 /* The job's own, or the dispatcher's. */
 enum cw_objective cw_dp_scaling_objective(const struct cw_dispatcher *d, const struct job *j);

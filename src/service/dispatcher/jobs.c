@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name)
 {
-    for (struct cw_map_node *at = NULL;
-         (at = cw_map_find(&d->jobs.by_name, cw_hash64(name, strlen(name)), at));)
-        if (strcmp(CW_CONTAINER(at, struct job, node)->name, name) == 0)
-            return CW_CONTAINER(at, struct job, node);
+    DP_MAP_EACH(j, struct job, node, &d->jobs.by_name, cw_hash64(name, strlen(name)))
+    if (strcmp(j->name, name) == 0)
+        return j;
     return NULL;
 }
 
@@ -20,7 +20,8 @@ struct job *cw_dp_job_unref(struct job *j)
 {
     if (!j || --j->refs > 0)
         return NULL;
-    cw_dp_scaling_deinit(&j->scaling);
+    for (size_t i = 0; i < CW_MIN(j->scaling.n_decisions, (size_t)DP_DECISIONS); i++)
+        json_decref(j->scaling.decisions[i].record);
     free(j->name);
     free(j->why);
     free(j);

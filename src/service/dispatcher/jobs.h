@@ -1,5 +1,5 @@
-/* The table of jobs, with their ranks. job_join.c decides who may join a job; job_life.c starts and ends
- * jobs. */
+/* The table of jobs, with their ranks. job_join.c decides whether a client may join a job; job_life.c starts
+ * and ends jobs. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

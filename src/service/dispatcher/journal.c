@@ -14,7 +14,7 @@ struct journal_key {
     size_t size;
 };
 
-static struct journal_key journal_key(char letter, const void *data, size_t size)
+static struct journal_key journal_key(enum journal_letter letter, const void *data, size_t size)
 {
     struct journal_key k = {.bytes = {(uint8_t)letter}, .size = 1 + size};
     if (size > 0)
@@ -29,7 +29,7 @@ uint64_t cw_dp_journal_sum(const void *key, size_t key_size, const void *value, 
 
 static struct journal_key journal_range_key(const struct stream *s, uint64_t pos)
 {
-    struct journal_key k = journal_key('e', s->id, 16);
+    struct journal_key k = journal_key(JOURNAL_RANGE, s->id, 16);
     uint64_t order = htobe64(pos);
     memcpy(k.bytes + k.size, &order, 8);
     k.size += 8;
@@ -65,11 +65,8 @@ static void journal_action_add(struct journal_entries *e, const struct action *t
 static int journal_put(struct cw_dispatcher *d, struct journal_key k, const ProtobufCMessage *m,
                        const struct action *then, struct cw_error *err)
 {
-    uint8_t small[512];
-    _cleanup_free_ uint8_t *large = NULL;
     size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *packed = size + JOURNAL_SUM_SIZE <= sizeof(small) ? small
-                                                               : (large = malloc(size + JOURNAL_SUM_SIZE));
+    _cleanup_free_ uint8_t *packed = malloc(size + JOURNAL_SUM_SIZE);
     if (!packed)
         return cw_error_nomem(err, size, "an entry of the journal");
     protobuf_c_message_pack(m, packed);
@@ -96,8 +93,10 @@ int cw_dp_journal_delete(struct cw_dispatcher *d, const void *key, size_t key_si
         &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
 }
 
-static int journal_delete(struct cw_dispatcher *d, struct journal_key k, struct cw_error *err)
+int cw_dp_journal_gone(struct cw_dispatcher *d, enum journal_letter letter, const void *subject, size_t size,
+                       struct cw_error *err)
 {
+    struct journal_key k = journal_key(letter, subject, size);
     return cw_dp_journal_delete(d, k.bytes, k.size, err);
 }
 
@@ -121,7 +120,7 @@ int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
 {
     Cachew__Journal__Counters m = {CW_MESSAGE(journal__counters), .workers = d->workers.last_id,
                                    .streams = d->streams.last_number, .damaged = d->journal.damaged};
-    return journal_put(d, journal_key('a', NULL, 0), &m.base, NULL, err);
+    return journal_put(d, journal_key(JOURNAL_COUNTERS, NULL, 0), &m.base, NULL, err);
 }
 
 int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then,
@@ -129,12 +128,7 @@ int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const 
 {
     Cachew__Journal__Worker m = {CW_MESSAGE(journal__worker), .id = w->id,
                                  .incarnation = {16, (uint8_t *)w->incarnation}};
-    return journal_put(d, journal_key('g', w->incarnation, 16), &m.base, then, err);
-}
-
-int cw_dp_journal_worker_gone(struct cw_dispatcher *d, const struct worker *w, struct cw_error *err)
-{
-    return journal_delete(d, journal_key('g', w->incarnation, 16), err);
+    return journal_put(d, journal_key(JOURNAL_WORKER, w->incarnation, 16), &m.base, then, err);
 }
 
 int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_error *err)
@@ -144,7 +138,7 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
     int r = cw_dp_journal_counters(d, err);
     if (r == 0 && !s->pipeline->journalled) {
         Cachew__Journal__Pipeline m = {CW_MESSAGE(journal__pipeline), .json = s->pipeline->json};
-        r = journal_put(d, journal_key('b', s->pipeline->fingerprint, 16), &m.base, NULL, err);
+        r = journal_put(d, journal_key(JOURNAL_PIPELINE, s->pipeline->fingerprint, 16), &m.base, NULL, err);
     }
     if (r == 0) {
         Cachew__Journal__Stream m = {CW_MESSAGE(journal__stream),
@@ -155,7 +149,7 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
                                      .data = s->data,
                                      .at_most_once = s->at_most_once};
         s->pipeline->journalled = true;
-        r = journal_put(d, journal_key('c', s->id, 16), &m.base, NULL, err);
+        r = journal_put(d, journal_key(JOURNAL_STREAM, s->id, 16), &m.base, NULL, err);
     }
     s->journalled = r == 0;
     return r;
@@ -166,7 +160,7 @@ int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto
     struct journal_key from = journal_range_key(s, 0), to = journal_range_key(s, upto);
     Cachew__Journal__Floor m = {CW_MESSAGE(journal__floor), .position = upto};
     int r = s->at_most_once && upto != UINT64_MAX
-                ? journal_put(d, journal_key('d', s->id, 16), &m.base, NULL, err)
+                ? journal_put(d, journal_key(JOURNAL_FLOOR, s->id, 16), &m.base, NULL, err)
                 : 0;
     if (r == 0)
         r = cw_store_batch_add(&d->journal.pending.batch,
@@ -185,13 +179,8 @@ int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct 
 {
     int r = cw_dp_journal_purge(d, s, UINT64_MAX, err);
     if (r == 0)
-        r = journal_delete(d, journal_key('c', s->id, 16), err);
-    return r == 0 ? journal_delete(d, journal_key('d', s->id, 16), err) : r;
-}
-
-int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *p, struct cw_error *err)
-{
-    return journal_delete(d, journal_key('b', p->fingerprint, 16), err);
+        r = cw_dp_journal_gone(d, JOURNAL_STREAM, s->id, 16, err);
+    return r == 0 ? cw_dp_journal_gone(d, JOURNAL_FLOOR, s->id, 16, err) : r;
 }
 
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then,
@@ -226,12 +215,7 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
         if (finished && r->finished)
             finished[m.n_finished++] = r->number;
     m.finished = finished;
-    return journal_put(d, journal_key('f', j->name, strlen(j->name)), &m.base, then, err);
-}
-
-int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err)
-{
-    return journal_delete(d, journal_key('f', j->name, strlen(j->name)), err);
+    return journal_put(d, journal_key(JOURNAL_JOB, j->name, strlen(j->name)), &m.base, then, err);
 }
 
 int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x,
@@ -253,5 +237,6 @@ int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct 
 int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin,
                              struct cw_error *err)
 {
-    return journal_delete(d, journal_range_key(s, begin), err);
+    struct journal_key k = journal_range_key(s, begin);
+    return cw_dp_journal_delete(d, k.bytes, k.size, err);
 }

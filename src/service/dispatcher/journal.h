@@ -3,15 +3,7 @@
  * is durable. Entries gather while a batch is being made durable, and are the next batch: so one batch is
  * under way at a time. commit.c commits batches; recovery.c reads entries.
  *
- * Keys: a letter, in the order in which rows must be read, then the entry's subject.
- *   a                            Counters
- *   b fingerprint                Pipeline
- *   c stream                     Stream
- *   d stream                     Floor
- *   e stream, begin (be64)       Range
- *   f name                       Job
- *   g incarnation                Worker
- *
+ * A key is a letter, in the order in which rows must be read, then the entry's subject.
  * Behind each value stands a checksum of its key and of the value (8 bytes).
  */
 #pragma once
@@ -26,8 +18,18 @@
 
 #define JOURNAL_SUM_SIZE 8 /* bytes of the checksum behind each value */
 
+/* The first letter of a key. The values are the messages of journal.proto. */
+enum journal_letter {
+    JOURNAL_COUNTERS = 'a', /* without a subject */
+    JOURNAL_PIPELINE,       /* subject: the fingerprint */
+    JOURNAL_STREAM,         /* the stream's id */
+    JOURNAL_FLOOR,          /* the stream's id */
+    JOURNAL_RANGE,          /* the stream's id, and where the range begins (be64) */
+    JOURNAL_JOB,            /* the name */
+    JOURNAL_WORKER          /* the incarnation */
+};
+
 enum action_kind {
-    ACTION_NONE,
     ACTION_DONE,       /* answer request `re` of the peer with Done */
     ACTION_REGISTERED, /* answer it with Registered */
     ACTION_REPORT,     /* the range's report is durable */
@@ -72,22 +74,20 @@ struct journal {
 int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err) _must_check_;
 int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then,
                          struct cw_error *err) _must_check_;
-int cw_dp_journal_worker_gone(struct cw_dispatcher *d, const struct worker *w,
-                              struct cw_error *err) _must_check_;
 /* The stream and its pipeline, unless they are there. */
 int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_;
 /* Deletes the stream with its ranges; its pipeline stays. */
 int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_;
-int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *p,
-                                struct cw_error *err) _must_check_;
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then,
                       struct cw_error *err) _must_check_;
-int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err) _must_check_;
 /* The action gets the stream and the range. */
 int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x,
                         enum action_kind then, struct cw_error *err) _must_check_;
 int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin,
                              struct cw_error *err) _must_check_;
+/* Deletes the entry of a subject. */
+int cw_dp_journal_gone(struct cw_dispatcher *d, enum journal_letter letter, const void *subject, size_t size,
+                       struct cw_error *err) _must_check_;
 /* Deletes rows of ranges that begin before `upto`. */
 int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto,
                         struct cw_error *err) _must_check_;

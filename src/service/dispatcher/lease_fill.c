@@ -41,10 +41,10 @@ static bool fill_is_expensive(const struct stream *s, uint64_t positions)
 /* Cuts a range at the beginning of a gap, and adds it. NULL: no memory. */
 static struct range *fill_cut(struct stream *s, struct span gap)
 {
-    uint64_t align = cw_dp_stream_align(s), size = align, epoch, position;
+    uint64_t align = cw_dp_stream_align(s), size = align,
+             position = cw_dp_stream_place(s, gap.begin).position;
     uint64_t random = cw_hash64(&(uint64_t){gap.begin + s->number}, sizeof(uint64_t));
     bool placed = cw_dp_stream_placed(s);
-    cw_dp_stream_place(s, gap.begin, &epoch, &position);
     if (s->data->plan->sequential) {
         gap.begin -= position % align;
         position -= position % align;
@@ -228,12 +228,11 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     /* while no rate is known, another worker that computes may be no faster */
     if (!t || (!(s->speed.rate > 0) && t->n_held > t->n_complete))
         return;
-    uint64_t epoch, position;
-    cw_dp_stream_place(s, x->begin, &epoch, &position);
+    Cachew__Place at = cw_dp_stream_place(s, x->begin);
     cw_dp_log(d, false,
               "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64
               " (%" PRIu64 " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
-              position, position + (x->end - x->begin), epoch, slow->worker->id,
+              at.position, at.position + (x->end - x->begin), at.epoch, slow->worker->id,
               (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     for (; x && t; x = cw_dp_range_next(&s->ranges, x)) {
         if (!cw_dp_lease_unfinished(x, slow) || x->holder[1].assignment)

@@ -14,10 +14,11 @@ void cw_dp_outbox_dirty(struct cw_dispatcher *d, struct assignment *t)
  * the epochs. */
 static uint64_t outbox_range(const struct stream *s, struct span span, Cachew__Range *ret)
 {
-    cachew__range__init(ret);
-    cw_dp_stream_place(s, span.begin, &ret->epoch, &ret->begin);
-    ret->end = ret->begin + CW_MIN(span.end - span.begin, cw_dp_stream_epoch(s) - ret->begin);
-    return span.begin + (ret->end - ret->begin);
+    Cachew__Place at = cw_dp_stream_place(s, span.begin);
+    uint64_t n = CW_MIN(span.end - span.begin, cw_dp_stream_epoch(s) - at.position);
+    *ret = (Cachew__Range){CW_MESSAGE(range), .epoch = at.epoch, .begin = at.position,
+                           .end = at.position + n};
+    return span.begin + n;
 }
 
 static void outbox_send_revoke(struct cw_dispatcher *d, struct assignment *t)
@@ -62,10 +63,10 @@ static void outbox_send_leases(struct cw_dispatcher *d, struct assignment *t)
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }
     Cachew__WorkerAddress origin;
-    Cachew__Place passed = {CW_MESSAGE(place)};
+    Cachew__Place passed;
     if (s->assignments.origin) {
         origin = cw_dp_worker_address(s->assignments.origin->worker);
-        cw_dp_stream_place(s, s->ranges.base, &passed.epoch, &passed.position);
+        passed = cw_dp_stream_place(s, s->ranges.base);
         l.origin = &origin;
         l.passed = &passed;
     }

@@ -189,14 +189,12 @@ static void lease_end_early(struct cw_dispatcher *d, struct stream *s, struct ra
 void cw_dp_lease_hold(struct cw_dispatcher *d, struct assignment *t, struct span span, uint64_t lease)
 {
     struct stream *s = t->stream;
-    bool ok = s->ranges.state == RANGES_MARKED ||
-              (s->ranges.state != RANGES_UNPLACED && span.begin >= s->ranges.base) ||
-              cw_dp_lease_rebase(d, s, span.begin) == 0;
-    struct range *x = ok ? cw_dp_range_find(&s->ranges, span.begin) : NULL;
+    cw_dp_lease_include(d, s, span.begin);
+    struct range *x = cw_dp_range_find(&s->ranges, span.begin);
     if (x && x->begin == span.begin && span.end < x->end && !x->holder[0].assignment &&
         !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
         lease_end_early(d, s, x, span.end);
-    x = ok ? cw_dp_lease_exact(s, span) : NULL;
+    x = cw_dp_lease_exact(s, span);
     if (x && (x->holder[0].assignment == t || x->holder[1].assignment == t))
         return;
     if (!x || x->holder[0].assignment || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
@@ -226,17 +224,6 @@ void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64
 
 /* ---- ranges that are passed ---- */
 
-/* Takes the range from its holders, and frees what it has. The caller revokes it. */
-static void lease_take_range(struct cw_dispatcher *d, struct range *x)
-{
-    for (int i = 0; i < 2 && x->holder[i].assignment; i++) {
-        lease_uncount(x, i);
-        cw_dp_assignment_usable(d, x->holder[i].assignment);
-    }
-    free(x->elements);
-    *x = (struct range){0};
-}
-
 /* Removes the first n ranges from the table, and revokes them. */
 static void lease_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
 {
@@ -245,10 +232,13 @@ static void lease_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
     struct range *x = &s->ranges.items[s->ranges.first];
     uint64_t begin = x->begin, end = x[n - 1].end;
     for (size_t i = 0; i < n; i++, x++) {
-        for (int k = 0; k < 2 && x->holder[k].assignment; k++)
+        for (int k = 0; k < 2 && x->holder[k].assignment; k++) {
             /* one span for all of them: the outbox merges equal ones */
             cw_dp_outbox_revoke(d, x->holder[k].assignment, begin, end);
-        lease_take_range(d, x);
+            lease_uncount(x, k);
+            cw_dp_assignment_usable(d, x->holder[k].assignment);
+        }
+        free(x->elements);
     }
     s->ranges.first += n;
     s->ranges.n -= n;
@@ -263,21 +253,24 @@ void cw_dp_lease_clear(struct cw_dispatcher *d, struct stream *s)
     s->news.placements = false;
 }
 
-int cw_dp_lease_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base)
+void cw_dp_lease_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base)
 {
     if (s->ranges.state == RANGES_UNPLACED) {
-        if (cw_dp_range_room(&s->ranges) < 0)
-            return -1;
         s->ranges.base = s->ranges.free_from = base;
         s->ranges.state = RANGES_BASED;
-        return 0;
+        return;
     }
     if (base < s->ranges.base && s->ranges.n > DP_RANGES / 2)
         cw_dp_lease_clear(d, s); /* a job that goes back has no use for later ranges */
     lease_pass(d, s, cw_dp_range_index(&s->ranges, base));
     s->ranges.free_from = base < s->ranges.base ? base : CW_MAX(s->ranges.free_from, base);
     s->ranges.base = base;
-    return 0;
+}
+
+void cw_dp_lease_include(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
+{
+    if (s->ranges.state == RANGES_UNPLACED || (s->ranges.state == RANGES_BASED && pos < s->ranges.base))
+        cw_dp_lease_rebase(d, s, pos);
 }
 
 void cw_dp_lease_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos)

@@ -39,8 +39,11 @@ void cw_dp_lease_discard(struct cw_dispatcher *d, struct assignment *t);
 /* The same, and sends Forget to a worker that has something of the stream. */
 void cw_dp_lease_forget(struct cw_dispatcher *d, struct assignment *t);
 
-/* Sets the base of the table, and removes and revokes ranges that end before it. -1: no memory. */
-int cw_dp_lease_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base) _must_check_;
+/* Sets the base of the table, and removes and revokes ranges that end before it. */
+void cw_dp_lease_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base);
+/* The same for a position that a worker names, unless it is behind the base, or the low-water mark is known.
+ */
+void cw_dp_lease_include(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 /* Removes and revokes all ranges. */
 void cw_dp_lease_clear(struct cw_dispatcher *d, struct stream *s);
 /* Call when a rank begins at pos: in a placed plan, a range that has pos inside is cut in two, and both are

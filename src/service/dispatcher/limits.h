@@ -16,6 +16,7 @@
 #define DP_FINISHED 4096                     /* finished ranks in the journal's entry of a job */
 #define DP_NAME 255                          /* bytes of a job's name */
 #define DP_PATH 4096                         /* bytes of a base directory, or of a socket's path */
+#define DP_REGISTERED ((size_t)64 << 10)     /* bytes of a message Register or Pool */
 #define DP_ADDRESSES 16                      /* addresses of a worker */
 #define DP_ADDRESS 300                       /* bytes of an address */
 #define DP_PIPELINES ((size_t)1 << 30)       /* bytes of all pipelines; of one: CW_PIPELINE_BYTES */

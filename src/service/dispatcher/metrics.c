@@ -5,10 +5,11 @@
 #include "net/metrics.h"
 #include "service/dispatcher/state.h"
 
-/* Adds a sample for each value of the label, also where the count is 0. */
-static void metrics_by_label(struct cw_metrics *m, const char *label, const char *const *values,
-                             const uint64_t *counts, size_t n)
+/* Adds a gauge with a sample for each value of the label, also where the count is 0. */
+static void metrics_by_label(struct cw_metrics *m, const char *name, const char *help, const char *label,
+                             const char *const *values, const uint64_t *counts, size_t n)
 {
+    cw_metrics_family(m, CW_METRIC_GAUGE, name, NULL, help);
     for (size_t i = 0; i < n; i++)
         cw_metrics_add(m, (double)counts[i], label, values[i], NULL);
 }
@@ -22,9 +23,8 @@ static void metrics_connections(const struct cw_dispatcher *d, struct cw_metrics
                : p->role == CACHEW__ROLE__ROLE_WORKER       ? 1
                : p->role == CACHEW__ROLE__ROLE_ADMIN_CLIENT ? 2
                                                             : 3]++;
-    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_connections", NULL,
-                      "Peers that are connected, by role.");
-    metrics_by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
+    metrics_by_label(m, "dispatcher_connections", "Peers that are connected, by role.", "role", roles, counts,
+                     CW_COUNT_OF(roles));
 }
 
 static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -35,9 +35,9 @@ static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
         counts[!w->peer ? 2 : w->leaving ? 1 : 0]++;
         held += w->n_held;
     }
-    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL,
-                      "Workers by state; those that are gone are known for ten minutes.");
-    metrics_by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    metrics_by_label(m, "dispatcher_workers",
+                     "Workers by state; those that are gone are known for ten minutes.", "state", states,
+                     counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
                             "Workers whose connection was lost, though they had not said that they leave."},
@@ -58,9 +58,8 @@ static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
             counts[i] += strcmp(state, states[i]) == 0;
         ranks += j->ranks.n_attached;
     }
-    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_jobs", NULL,
-                      "Jobs by state; those that are over are listed for an hour.");
-    metrics_by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    metrics_by_label(m, "dispatcher_jobs", "Jobs by state; those that are over are listed for an hour.",
+                     "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks,
                             "Ranks of jobs with a client."},
@@ -88,7 +87,7 @@ static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools) {
         pooled += p->wanted;
         pools++;
-        short_of += p->why != NULL;
+        short_of += *p->info->why != '\0';
     }
     cw_metrics_list(
         m, (const struct cw_metric_row[]){
@@ -115,9 +114,9 @@ static void metrics_streams(const struct cw_dispatcher *d, struct cw_metrics *m)
     uint64_t counts[CW_COUNT_OF(states)] = {0};
     CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
         counts[!s->data ? 0 : cw_list_empty(&s->jobs) ? 2 : 1]++;
-    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_streams", NULL,
-                      "Streams by state; an idle one has no job and is kept ready for a while.");
-    metrics_by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    metrics_by_label(m, "dispatcher_streams",
+                     "Streams by state; an idle one has no job and is kept ready for a while.", "state",
+                     states, counts, CW_COUNT_OF(states));
 }
 
 void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_text *text)

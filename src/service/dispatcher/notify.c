@@ -10,7 +10,8 @@
 
 /* Sends to the attached ranks of a stream, or (not ALL) to those that were sent the reports before position
  * `from`. */
-static void notify_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t from, const Cachew__Envelope *m)
+static void notify_ranks(struct cw_dispatcher *d, const struct stream *s, uint64_t from,
+                         const Cachew__Envelope *m)
 {
     struct cw_peer *peers[CW_DISPATCHER_SENDS];
     size_t n = 0;
@@ -66,17 +67,6 @@ struct placements {
     size_t n;
 };
 
-static void placements_add(struct placements *p, const struct stream *s, const struct range *x)
-{
-    Cachew__Placement *a = p->pointers[p->n] = &p->of[p->n];
-    *a = (Cachew__Placement){CW_MESSAGE(placement),
-                             .worker = x->holder[0].assignment ? x->holder[0].assignment->worker->id : 0,
-                             .lost = (x->flags & RANGE_LOST) != 0};
-    cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
-    a->end = a->begin + (x->end - x->begin);
-    p->end[p->n++] = x->end;
-}
-
 /* The ranks of a job that need batches of a range: n of them, from rank `first` on. */
 struct turns {
     uint32_t first, n;
@@ -99,60 +89,62 @@ static bool turns_include(const struct turns *t, const struct rank *r)
     return r->number + wrapped - t->first < t->n;
 }
 
-/* Sends the placements whose batches the rank may still need. */
-static void placements_send(struct cw_dispatcher *d, struct rank *r, struct placements *p,
-                            const struct turns *turns)
+/* Sends each of the n ranks the placements whose batches it may still need. */
+static void placements_send(struct cw_dispatcher *d, const struct placements *p, const struct job *j,
+                            struct rank *const *ranks, size_t n)
 {
+    struct turns turns[PER_MESSAGE];
     Cachew__Placement *own[PER_MESSAGE];
     Cachew__Placements list = {CW_MESSAGE(placements), .placements = own};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS,
                           .placements = &list};
     for (size_t i = 0; i < p->n; i++)
-        if (p->end[i] > r->pos && turns_include(&turns[i], r))
-            own[list.n_placements++] = p->pointers[i];
-    if (list.n_placements > 0)
-        cw_dp_peer_send(d, r->client, &m);
-}
-
-/* Sends the placements to one rank of the job, or (NULL) to all its ranks. */
-static void placements_flush(struct cw_dispatcher *d, const struct job *j, struct rank *only,
-                             struct placements *p)
-{
-    struct turns turns[PER_MESSAGE];
-    for (size_t i = 0; i < p->n; i++)
         turns[i] = turns_find(j->stream, j, &p->of[i]);
-    if (only && p->n > 0 && only->greeted)
-        placements_send(d, only, p, turns);
-    if (only || p->n == 0)
-        return;
-    DP_RANKS_EACH (r, j)
-        if (r->greeted)
-            placements_send(d, r, p, turns);
-}
-
-/* Adds a placement for one rank, and sends all when they fill a message. */
-static void placements_add_for(struct cw_dispatcher *d, struct rank *r, struct placements *p,
-                               const struct range *x)
-{
-    placements_add(p, r->job->stream, x);
-    if (p->n == PER_MESSAGE) {
-        placements_flush(d, r->job, r, p);
-        p->n = 0;
+    for (size_t k = 0; k < n && p->n > 0; k++) {
+        if (!ranks[k]->greeted)
+            continue;
+        list.n_placements = 0;
+        for (size_t i = 0; i < p->n; i++)
+            if (p->end[i] > ranks[k]->pos && turns_include(&turns[i], ranks[k]))
+                own[list.n_placements++] = p->pointers[i];
+        if (list.n_placements > 0)
+            cw_dp_peer_send(d, ranks[k]->client, &m);
     }
 }
 
-/* Sends the placements to all ranks of the stream, and empties them. */
-static void placements_send_all(struct cw_dispatcher *d, struct stream *s, struct placements *p)
+/* Sends the placements to one rank, or (NULL) to all ranks of the stream, and empties them. */
+static void placements_flush(struct cw_dispatcher *d, const struct stream *s, struct rank *only,
+                             struct placements *p)
 {
     Cachew__Placements list = {CW_MESSAGE(placements), .placements = p->pointers, .n_placements = p->n};
-    if (p->n > 0 && !cw_dp_stream_counted(s))
+    if (only)
+        placements_send(d, p, only->job, &only, 1);
+    else if (p->n > 0 && !cw_dp_stream_counted(s))
         notify_ranks(d, s, ALL,
                      &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS,
                                          .placements = &list});
     else
-        CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-            placements_flush(d, j, NULL, p);
+        CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs)
+            placements_send(d, p, j, j->ranks.items, j->ranks.n);
     p->n = 0;
+}
+
+/* Adds the placement of a range for one rank or all, and sends all when they fill a message. */
+static void placements_add(struct cw_dispatcher *d, const struct stream *s, struct rank *only,
+                           struct placements *p, const struct range *x)
+{
+    Cachew__Place at = cw_dp_stream_place(s, x->begin);
+    p->pointers[p->n] = &p->of[p->n];
+    p->of[p->n] = (Cachew__Placement){CW_MESSAGE(placement),
+                                      .worker = x->holder[0].assignment ? x->holder[0].assignment->worker->id
+                                                                        : 0,
+                                      .lost = (x->flags & RANGE_LOST) != 0,
+                                      .epoch = at.epoch,
+                                      .begin = at.position,
+                                      .end = at.position + (x->end - x->begin)};
+    p->end[p->n++] = x->end;
+    if (p->n == PER_MESSAGE)
+        placements_flush(d, s, only, p);
 }
 
 /* Sends the placements that changed. */
@@ -166,11 +158,9 @@ static void notify_placements(struct cw_dispatcher *d, struct stream *s)
         if (!(x->flags & RANGE_ANNOUNCE) || (x->flags & RANGE_UNSENT))
             continue;
         x->flags &= (uint8_t)~RANGE_ANNOUNCE;
-        placements_add(&p, s, x);
-        if (p.n == PER_MESSAGE)
-            placements_send_all(d, s, &p);
+        placements_add(d, s, NULL, &p, x);
     }
-    placements_send_all(d, s, &p);
+    placements_flush(d, s, NULL, &p);
     s->news.placements = false;
 }
 
@@ -201,10 +191,11 @@ static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t f
             continue;
         sums[n] = cw_dp_elements_sum(x->elements, x->n_elements);
         pointers[n] = &reports[n];
-        reports[n] = (Cachew__Report){CW_MESSAGE(report), .n_batches = x->n_batches, .elements = &sums[n],
+        Cachew__Place at = cw_dp_stream_place(s, x->begin);
+        reports[n] = (Cachew__Report){CW_MESSAGE(report),        .epoch = at.epoch,
+                                      .begin = at.position,      .end = at.position + (x->end - x->begin),
+                                      .n_batches = x->n_batches, .elements = &sums[n],
                                       .n_elements = sums[n] > 0};
-        cw_dp_stream_place(s, x->begin, &reports[n].epoch, &reports[n].begin);
-        reports[n].end = reports[n].begin + (x->end - x->begin);
         if (++n == PER_MESSAGE) {
             notify_send_reports(d, s, from, pointers, n);
             n = 0;
@@ -248,14 +239,13 @@ uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s)
 static void notify_passed(struct cw_dispatcher *d, struct rank *r, struct placements *p)
 {
     struct stream *s = r->job->stream;
-    uint64_t n = cw_dp_stream_epoch(s), end = cw_dp_range_begin(&s->ranges), epoch, position;
+    uint64_t n = cw_dp_stream_epoch(s), end = cw_dp_range_begin(&s->ranges);
     struct range lost = {.begin = r->pos, .flags = RANGE_LOST};
     if (!s->at_most_once || s->ranges.state == RANGES_UNPLACED)
         return;
     for (; lost.begin < end; lost.begin = lost.end) {
-        cw_dp_stream_place(s, lost.begin, &epoch, &position);
-        lost.end = CW_MIN(end, lost.begin + (n - position));
-        placements_add_for(d, r, p, &lost);
+        lost.end = CW_MIN(end, lost.begin + (n - cw_dp_stream_place(s, lost.begin).position));
+        placements_add(d, s, r, p, &lost);
     }
     r->next_report = CW_MAX(r->next_report, s->ranges.base);
 }
@@ -280,7 +270,7 @@ void cw_dp_notify_rank(struct cw_dispatcher *d, struct rank *r)
     notify_passed(d, r, &p);
     DP_RANGES_EACH (x, &s->ranges, cw_dp_range_index(&s->ranges, r->pos))
         if ((x->holder[0].assignment && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
-            placements_add_for(d, r, &p, x);
-    placements_flush(d, r->job, r, &p);
+            placements_add(d, s, r, &p, x);
+    placements_flush(d, s, r, &p);
     notify_reports(d, s, r->next_report);
 }

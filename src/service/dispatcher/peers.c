@@ -75,12 +75,14 @@ void cw_dp_peer_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, co
     cw_dp_peer_send(d, p, &m);
 }
 
-void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why)
+void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const char *why)
 {
+    struct cw_error err = {0};
     if (p->state != PEER_OPEN)
         return;
     p->state = PEER_CLOSING;
-    d->io.close(d->io.user, p->user, why);
+    cw_error_set(&err, CW_E_SERVICE, "%s", why);
+    d->io.close(d->io.user, p->user, &err);
 }
 
 void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
@@ -90,6 +92,16 @@ void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
         return;
     CW_FORMAT(text, fmt);
     d->io.log(d->io.user, warning, cw_text_clean(text, sizeof(text)));
+}
+
+void *cw_dp_message_copy(const ProtobufCMessage *m, size_t most)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    _cleanup_free_ uint8_t *packed = size <= most ? malloc(size + 1) : NULL;
+    if (!packed)
+        return NULL;
+    protobuf_c_message_pack(m, packed);
+    return protobuf_c_message_unpack(m->descriptor, NULL, size, packed);
 }
 
 char *cw_dp_hex(const uint8_t id[16], char ret[33])

@@ -18,7 +18,6 @@ struct waiting_attach {
     /* how long it has waited until last_tick_ns; an interval in which the dispatcher stood still counts as
      * DP_S at most */
     uint64_t waited_ns, last_tick_ns;
-    size_t bytes; /* its part of peer_table.waiting_bytes */
 };
 
 enum peer_state {
@@ -61,10 +60,13 @@ void cw_dp_peer_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, 
 void cw_dp_peer_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re);
 /* Answers request `re` with Failure. */
 void cw_dp_peer_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why);
-/* Closes an open connection with the reason. */
-void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why);
+/* Closes an open connection, and sends the reason. */
+void cw_dp_peer_close(struct cw_dispatcher *d, struct cw_peer *p, const char *why);
 
 /* Logs a line for people. */
 void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...) _printf_(3, 4);
+/* Returns a copy of the message, freed with protobuf_c_message_free_unpacked. NULL: no memory, or it takes
+ * more than `most` bytes. */
+void *cw_dp_message_copy(const ProtobufCMessage *m, size_t most);
 /* Writes an id as 32 hexadecimal digits to ret, and returns ret. */
 char *cw_dp_hex(const uint8_t id[16], char ret[33]);

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "net/limits.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json,
@@ -13,8 +14,8 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
 {
     uint64_t hash = cw_hash64(fingerprint, 16);
     size_t size = strlen(json);
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->pipelines.by_fingerprint, hash, at));) {
-        struct pipeline *known = CW_CONTAINER(at, struct pipeline, node);
+    DP_MAP_EACH(known, struct pipeline, node, &d->pipelines.by_fingerprint, hash)
+    {
         if (memcmp(known->fingerprint, fingerprint, 16) == 0) {
             known->refs++;
             *ret = known;
@@ -45,7 +46,7 @@ void cw_dp_pipeline_unref(struct cw_dispatcher *d, struct pipeline *p)
     if (!p || --p->refs > 0)
         return;
     if (p->journalled)
-        cw_dp_journal_tried(d, cw_dp_journal_pipeline_gone(d, p, NULL));
+        cw_dp_journal_tried(d, cw_dp_journal_gone(d, JOURNAL_PIPELINE, p->fingerprint, 16, NULL));
     cw_map_remove(&d->pipelines.by_fingerprint, &p->node);
     d->pipelines.bytes -= p->size;
     free(p->json);

@@ -97,14 +97,14 @@ static struct cw_pool_facts policy_facts_of_pool(const struct cw_dispatcher *d, 
                                                  int running, int most)
 {
     const struct pool *p = cw_dp_pool_at(d, pool);
-    struct cw_pool_facts f = {.name = p ? p->name : CW_POOL_STATIC,
+    struct cw_pool_facts f = {.name = p ? p->info->name : CW_POOL_STATIC,
                               .running = running,
                               .starting = CW_MAX(j->scaling.share[pool] - running, 0),
                               .maximum = CW_MIN(most, policy_cap(d, j, pool)),
                               .start_delay_s = p ? p->start_delay_s : 0,
-                              .cpu_share = p ? p->cpu_share : 0};
-    if (p && p->price_per_h > 0)
-        f.price_per_h = p->price_per_h;
+                              .cpu_share = p ? p->info->cpu_share : 0};
+    if (p && p->info->price_per_h > 0)
+        f.price_per_h = p->info->price_per_h;
     else if (p || cw_list_empty(&d->scaler.pools))
         f.price_per_h = d->scaler.worker_price_per_h;
     return f;

@@ -19,38 +19,32 @@ struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int index)
 struct pool *cw_dp_pool_find(const struct cw_dispatcher *d, const char *name)
 {
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
-        if (strcmp(p->name, name) == 0)
+        if (strcmp(p->info->name, name) == 0)
             return p;
     return NULL;
 }
 
 bool cw_dp_pool_names(const struct worker *w, const struct pool *p)
 {
-    return w->info.pool && strcmp(w->info.pool, p->name) == 0;
+    return w->info && strcmp(w->info->pool, p->info->name) == 0;
 }
 
 bool cw_dp_pool_owns(const struct worker *w, const struct pool *p)
 {
-    return cw_dp_pool_names(w, p) && strncmp(w->info.name, p->prefix, strlen(p->prefix)) == 0;
+    return cw_dp_pool_names(w, p) &&
+           strncmp(w->last_peer->name, p->info->prefix, strlen(p->info->prefix)) == 0;
 }
 
 uint32_t cw_dp_pool_most(const struct pool *p)
 {
-    return p->maximum - CW_MIN(p->n_foreign, p->maximum);
-}
-
-/* Returns the pool that the worker registered with; NULL: none, or its provisioner is away. */
-static struct pool *pool_of(const struct cw_dispatcher *d, const struct worker *w)
-{
-    return *w->info.pool ? cw_dp_pool_find(d, w->info.pool) : NULL;
+    return p->info->maximum - CW_MIN(p->n_foreign, p->info->maximum);
 }
 
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 {
-    struct pool *p = pool_of(d, w);
+    struct pool *p = cw_dp_pool_find(d, w->info->pool);
     d->scaler.supply_serial++;
-    if (p)
-        p->changed = true;
+    cw_dp_pool_changed(d, w, false);
     if (!p || p->n_requested == 0 || !cw_dp_pool_owns(w, p))
         return; /* it replaces one that died: its start time is not known */
     p->n_requested--;
@@ -59,18 +53,13 @@ void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
                                             : delay;
 }
 
-void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w)
+void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool due)
 {
-    struct pool *p = pool_of(d, w);
-    if (p)
-        p->changed = true;
-}
-
-void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
-{
-    struct pool *p = pool_of(d, w);
-    if (p)
-        p->due = true;
+    struct pool *p = cw_dp_pool_find(d, w->info->pool); /* a pool has a name, NULL: none, or it is away */
+    if (!p)
+        return;
+    p->changed = true;
+    p->due |= due;
 }
 
 void cw_dp_pools_assign(struct cw_dispatcher *d)
@@ -81,6 +70,14 @@ void cw_dp_pools_assign(struct cw_dispatcher *d)
             if (cw_dp_pool_owns(w, p))
                 w->pool_index = p->index;
     }
+}
+
+int cw_dp_pools_sum(const int *workers)
+{
+    int n = 0;
+    for (int i = 0; i < DP_POOL_INDEXES; i++)
+        n += workers[i];
+    return n;
 }
 
 void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret)
@@ -96,10 +93,11 @@ json_t *cw_dp_pools_json(const struct cw_dispatcher *d)
 {
     json_t *list = json_array();
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
-        cw_dp_json_append(&list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:s?}", "name", p->name,
-                                           "minimum", (int)p->minimum, "maximum", (int)p->maximum, "workers",
-                                           (int)p->units, "wanted", (int)p->wanted, "price_per_h",
-                                           p->price_per_h, "cpu_share", p->cpu_share, "start_delay_s",
-                                           p->start_delay_s, "why", p->why));
+        cw_dp_json_append(&list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o}", "name",
+                                           p->info->name, "minimum", (int)p->info->minimum, "maximum",
+                                           (int)p->info->maximum, "workers", (int)p->info->units, "wanted",
+                                           (int)p->wanted, "price_per_h", p->info->price_per_h, "cpu_share",
+                                           p->info->cpu_share, "start_delay_s", p->start_delay_s, "why",
+                                           *p->info->why ? cw_dp_json_text(p->info->why) : json_null()));
     return list;
 }

@@ -1,11 +1,12 @@
-/* The table of pools: workers that a provisioner can start. Workers of no pool were started by somebody else,
- * and are never ended. */
+/* The table of pools: workers that a provisioner can start. Workers of no pool were started without a
+ * provisioner, and are never ended. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/list.h"
+#include "proto/cachew.pb-c.h"
 #include "service/dispatcher/job_scaling.h"
 #include "service/dispatcher/types.h"
 
@@ -13,13 +14,10 @@
 
 struct pool {
     struct cw_link link;
-    struct cw_peer *peer;      /* its provisioner */
-    char *name, *why, *prefix; /* why: it can't start workers; prefix: of the names of its workers */
-    int index;                 /* from 1 */
-    uint32_t minimum, maximum;
-    uint32_t units;     /* workers, as the provisioner reports */
-    uint32_t n_foreign; /* workers of an earlier provisioner that are still connected: they count too */
-    double price_per_h, cpu_share;
+    struct cw_peer *peer; /* its provisioner */
+    Cachew__Pool *info;   /* as the provisioner sent it last */
+    int index;            /* from 1 */
+    uint32_t n_foreign;   /* workers of an earlier provisioner that are still connected: they count too */
     double start_delay_s; /* as measured; 0: not yet */
     uint32_t wanted;
     bool due;              /* Want is to be sent */
@@ -36,13 +34,14 @@ bool cw_dp_pool_names(const struct worker *w, const struct pool *p);
 /* Whether the pool's present provisioner started the worker, so that it may end it. */
 bool cw_dp_pool_owns(const struct worker *w, const struct pool *p);
 uint32_t cw_dp_pool_most(const struct pool *p); /* own workers that it may have */
-/* A worker registered, or its connection ended. */
+/* A worker registered. */
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w);
-void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w);
-/* The worker was sent Drain: Want is to name it. */
-void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w);
+/* A worker's connection ended; due: it was sent Drain, so that Want names it. */
+void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool due);
 /* Sets each worker's pool_index. */
 void cw_dp_pools_assign(struct cw_dispatcher *d);
+/* Returns the sum of what is given by pool index. */
+int cw_dp_pools_sum(const int *workers);
 /* By pool index, how many workers there could be. */
 void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret);
 json_t *cw_dp_pools_json(const struct cw_dispatcher *d);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "net/conn.h"
 #include "service/dispatcher/job_life.h"
@@ -31,8 +32,8 @@ static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s,
             continue;
         const char *reason = t->why ? t->why : "no reason was given";
         snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s",
-                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->info.name, 60),
-                 w->info.name, (int)cw_text_whole(reason, longest), reason);
+                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->last_peer->name, 60),
+                 w->last_peer->name, (int)cw_text_whole(reason, longest), reason);
         cw_text_show(shown, size ? sizeof(shown) : room, text); /* the first reason is cut to fit */
         size_t k = strlen(shown);
         if (size + k >= room) {
@@ -69,12 +70,11 @@ static void unfit_note(struct cw_dispatcher *d, struct assignment *t, const char
 {
     char hex[33];
     cw_dp_assignment_set_state(d, t, ASSIGNMENT_UNFIT);
-    cw_dp_assignment_usable(d, t);
     cw_dp_scaling_due(d); /* another worker takes its place */
     free(t->why);
     t->why = cw_text_dup(why, 1000);
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id,
-              t->worker->info.name, cw_dp_hex(t->stream->id, hex), why);
+              t->worker->last_peer->name, cw_dp_hex(t->stream->id, hex), why);
 }
 
 /* Stores the plan, which the stream's jobs waited for. */
@@ -102,13 +102,12 @@ static void prepare_stream_unfit(struct cw_dispatcher *d, struct stream *s, cons
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
         if (t->state != ASSIGNMENT_UNFIT && !t->worker->leaving)
             return; /* it may still succeed */
-    struct cw_error err = {0};
-    Cachew__Failure all = *why;
-    unfit_reasons(d, s, why, &err);
-    if (err.status == CW_E_BUDGET || err.status == CW_E_MEMORY) /* faults of workers, not of the pipeline */
-        all.message = err.message;
+    struct cw_error err;
+    int status = cw_failure_error(why, &err);
+    if (status == CW_E_BUDGET || status == CW_E_MEMORY) /* faults of workers, not of the pipeline */
+        unfit_reasons(d, s, why, &err);
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        cw_dp_job_refuse(d, j, &all);
+        cw_dp_job_refuse(d, j, &err);
 }
 
 /* Writes in what a worker's data and plan (b) differ from those of the stream (a). */
@@ -174,19 +173,13 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
         return 0;
     }
     uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
-    /* leases granted at a larger capacity may still be on their way through the journal */
-    uint32_t room = CW_MAX(capacity, t->most);
-    uint64_t *out = realloc(t->outbox.leases, (room + 2) * sizeof(*out));
-    if (!out)
-        return cw_error_nomem(err, (room + 2) * sizeof(*out), "leases of a worker");
-    t->outbox.leases = out;
-    t->most = room;
+    /* it never shrinks: leases granted at a larger capacity may still be on their way through the journal */
+    if (CW_ARRAY_ROOM(t->outbox.leases, t->outbox.room, capacity + (size_t)2, "leases of a worker", err) < 0)
+        return CW_E_MEMORY;
     t->capacity = capacity;
     t->most_positions = p->most_positions > 0 ? p->most_positions : UINT64_MAX;
     cw_dp_assignment_set_state(d, t, ASSIGNMENT_READY);
     t->failed = false;
-    cw_dp_assignment_usable(d, t);
-    cw_dp_stream_dirty(d, s);
     t->outbox.new_origin =
         s->assignments.origin; /* the worker may know another one from an earlier connection */
     if (t->outbox.new_origin)
@@ -249,9 +242,8 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
         t->state != ASSIGNMENT_READY) /* the stream is forgotten, or requested anew */
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s",
-              w->id, w->info.name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
+              w->id, w->last_peer->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
-    cw_dp_stream_dirty(d, s);
     /* A worker that does not have the stream has not failed: it is requested again, and gets leases if no
      * other worker can. */
     if (strcmp(m->why->kind, cw_status_name(CW_E_SERVICE)) == 0) {
@@ -263,7 +255,6 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
     cw_dp_prepare_forget(d, w, m->stream); /* else what it has of the stream would take memory */
     if (crowded_is(t, m->why)) {
         crowded_note(d, t);
-        cw_dp_assignment_usable(d, t);
         return 0;
     }
     unfit_note(d, t, m->why->message);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "service/dispatcher/state.h"
 #include "service/dispatcher/worker_life.h"
 
@@ -53,7 +52,8 @@ static void pool_insert(struct cw_dispatcher *d, struct pool *p)
     struct cw_link *before = &d->scaler.pools;
     cw_link_out(&p->link);
     CW_LIST_EACH (at, &d->scaler.pools)
-        if (before == &d->scaler.pools && CW_CONTAINER(at, struct pool, link)->price_per_h > p->price_per_h)
+        if (before == &d->scaler.pools &&
+            CW_CONTAINER(at, struct pool, link)->info->price_per_h > p->info->price_per_h)
             before = at;
     cw_list_add(before, &p->link); /* the end of a ring that begins at `before` */
 }
@@ -62,36 +62,18 @@ static void pool_insert(struct cw_dispatcher *d, struct pool *p)
  * Another provisioner is refused. */
 static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
 {
-    struct cw_error why = {0};
     struct cw_peer *old = p->peer;
     if (old == by)
         return 0;
     if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0)
         return cw_error_value(
-            err, CW_E_SERVICE, "pool", p->name, "a name of its own for each provisioner",
-            "another provisioner has pool \"%s\": expected a name of its own for each (--pool)", p->name);
-    cw_error_set(&why, CW_E_SERVICE, "the provisioner has another connection");
+            err, CW_E_SERVICE, "pool", p->info->name, "a name of its own for each provisioner",
+            "another provisioner has pool \"%s\": expected a name of its own for each (--pool)",
+            p->info->name);
     old->pool = NULL;
-    cw_dp_peer_close(d, old, &why);
+    cw_dp_peer_close(d, old, "the provisioner has another connection");
     p->peer = by;
     by->pool = p;
-    return 0;
-}
-
-static int pool_new(struct cw_dispatcher *d, struct cw_peer *peer, const char *name, struct pool **ret,
-                    struct cw_error *err)
-{
-    struct pool *p = calloc(1, sizeof(*p));
-    if (!p || !(p->name = strdup(name)) || !(p->prefix = strdup(""))) {
-        if (p)
-            free(p->name);
-        free(p);
-        return cw_error_nomem(err, sizeof(*p), "a pool");
-    }
-    p->peer = peer;
-    p->index = pool_free_index(d);
-    peer->pool = p;
-    *ret = p;
     return 0;
 }
 
@@ -99,46 +81,39 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
                               struct cw_error *err)
 {
     if (e->of_case != CACHEW__ENVELOPE__OF_POOL)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a provisioner does not say this (field %d of Envelope) to a dispatcher",
-                            (int)e->of_case);
+        return 1;
     if (!d->scaler.enabled)
         return cw_error_set(err, CW_E_OPTION,
                             "this dispatcher has no policy that decides how many workers are wanted: "
                             "expected one with --policy");
     const Cachew__Pool *m = e->pool;
     struct pool *p = cw_dp_pool_find(d, m->name);
-    int r = pool_check(d, m, p != NULL, err);
-    if (r == 0 && peer->pool && peer->pool != p)
-        r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->name);
     bool is_new = !p;
-    if (r == 0 && p)
+    int r = pool_check(d, m, !is_new, err);
+    if (r == 0 && peer->pool && peer->pool != p)
+        r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->info->name);
+    if (r == 0 && !is_new)
         r = pool_take_over(d, p, peer, err);
-    if (r == 0 && is_new)
-        r = pool_new(d, peer, m->name, &p, err);
     if (r < 0)
         return r;
-    char *prefix = strdup(m->prefix);
-    if (!prefix)
-        return cw_error_nomem(err, strlen(m->prefix), "a pool");
-    free(p->prefix);
-    p->prefix = prefix;
-    if (is_new) {
-        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", p->name, m->units,
-                  m->minimum, m->maximum);
-        p->wanted = CW_MAX(m->units, m->minimum); /* its workers stay until it is known what is needed */
+    Cachew__Pool *info = cw_dp_message_copy(&m->base, DP_REGISTERED);
+    if (is_new && info && (p = malloc(sizeof(*p))))
+        /* its workers stay until it is known what is needed */
+        *p = (struct pool){.peer = peer, .index = pool_free_index(d), .wanted = CW_MAX(m->units, m->minimum)};
+    if (!info || !p) {
+        cachew__pool__free_unpacked(info, NULL);
+        return cw_error_nomem(err, sizeof(*p), "a pool");
     }
-    if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
-        cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted,
+    peer->pool = p;
+    if (is_new)
+        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", m->name, m->units,
+                  m->minimum, m->maximum);
+    if (*m->why && (is_new || strcmp(p->info->why, m->why) != 0))
+        cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", m->name, m->units, p->wanted,
                   m->why);
-    free(p->why);
-    p->why = *m->why ? strdup(cw_text_utf8(m->why, strlen(m->why)) ? m->why : "(not UTF-8)") : NULL;
-    d->scaler.supply_serial += m->maximum > p->maximum;
-    p->minimum = m->minimum;
-    p->maximum = m->maximum;
-    p->units = m->units;
-    p->price_per_h = m->price_per_h;
-    p->cpu_share = m->cpu_share;
+    d->scaler.supply_serial += m->maximum > (is_new ? 0 : p->info->maximum);
+    cachew__pool__free_unpacked(p->info, NULL);
+    p->info = info;
     p->due = true;
     pool_insert(d, p);
     cw_dp_scaling_due(d);
@@ -149,9 +124,7 @@ void cw_dp_provisioner_lost(struct cw_dispatcher *d, struct pool *p)
 {
     p->peer->pool = NULL;
     cw_link_out(&p->link);
-    free(p->name);
-    free(p->why);
-    free(p->prefix);
+    cachew__pool__free_unpacked(p->info, NULL);
     free(p);
     cw_dp_scaling_due(d);
 }
@@ -206,9 +179,9 @@ static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
         if (!w->peer || !cw_dp_pool_owns(w, p))
             continue;
-        present.names[present.n_names++] = w->info.name;
+        present.names[present.n_names++] = w->last_peer->name;
         if (w->leaving == WORKER_RELEASED)
-            m.release[m.n_release++] = w->info.name;
+            m.release[m.n_release++] = w->last_peer->name;
     }
     cw_dp_peer_send(
         d, p->peer,
@@ -217,9 +190,7 @@ static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
 
 void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
 {
-    int n_workers = 0;
-    for (int i = 0; i < DP_POOL_INDEXES; i++)
-        n_workers += needed[i];
+    int n_workers = cw_dp_pools_sum(needed);
     if (n_workers > 0)
         d->scaler.busy_ns = d->now_ns;
     /* a next job may come soon, or return after a restart */
@@ -227,13 +198,14 @@ void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools) {
         p->n_foreign = pool_count_foreign(d, p);
         uint32_t most = cw_dp_pool_most(p),
-                 n = (uint32_t)CW_MIN(CW_MAX((int64_t)needed[p->index], (int64_t)p->minimum), (int64_t)most);
+                 n = (uint32_t)CW_MIN(CW_MAX((int64_t)needed[p->index], (int64_t)p->info->minimum),
+                                      (int64_t)most);
         if (n_workers == 0 && keep)
             n = CW_MIN(CW_MAX(n, p->wanted), most);
         if (n > p->wanted)
             p->requested_ns = d->now_ns;
         if (n != p->wanted)
-            p->n_requested = n > p->units ? n - p->units : 0;
+            p->n_requested = n > p->info->units ? n - p->info->units : 0;
         p->due |= n != p->wanted || (p->changed && d->now_ns - p->last_send_ns >= PRESENT_NS);
         p->wanted = n;
         pool_drain_surplus(d, p);

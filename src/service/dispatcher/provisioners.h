@@ -8,7 +8,7 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* Handles a provisioner's message. */
+/* Handles a provisioner's message. 1: this role does not send it. */
 int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
                               struct cw_error *err) _must_check_;
 /* Its connection is lost: frees the pool. Its workers stay. */

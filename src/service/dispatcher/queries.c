@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/text.h"
 #include "service/dispatcher/caching.h"
 #include "service/dispatcher/held.h"
 #include "service/dispatcher/json_list.h"
@@ -19,27 +18,22 @@ static json_t *query_integer(uint64_t v)
     return json_integer((json_int_t)CW_MIN(v, (uint64_t)INT64_MAX));
 }
 
-/* Names and reasons come from peers, and may not be UTF-8. */
-static json_t *query_text(const char *t)
-{
-    return t && cw_text_utf8(t, strlen(t)) ? json_string(t) : json_string(t ? "(not UTF-8)" : "");
-}
-
 static json_t *query_hex(const uint8_t id[16])
 {
     char t[33];
     return json_string(cw_dp_hex(id, t));
 }
 
-/* Sets pairs of a name and a new value, which end with NULL. Without memory *object becomes NULL. */
-static __attribute__((sentinel)) void query_set(json_t **object, ...)
+/* Sets pairs of a name and a new value, which end with NULL, and returns the object. NULL: no memory. */
+static __attribute__((sentinel)) json_t *query_set(json_t *o, ...)
 {
     const char *name;
     va_list ap;
-    va_start(ap, object);
+    va_start(ap, o);
     while ((name = va_arg(ap, const char *)))
-        cw_dp_json_set(object, name, va_arg(ap, json_t *));
+        cw_dp_json_set(&o, name, va_arg(ap, json_t *));
     va_end(ap);
+    return o;
 }
 
 /* ---- jobs ---- */
@@ -60,15 +54,15 @@ static json_t *query_job_ranks(const struct job *j)
 {
     json_t *ranks = json_array();
     DP_RANKS_EACH (r, j) {
-        json_t *o = json_object();
-        query_set(&o, "rank", query_integer(r->number), "g", query_integer(r->progress.g), "attached",
-                  json_boolean(r->client != NULL), "finished", json_boolean(r->finished), "batches",
-                  query_integer(r->progress.n_batches), "wait_s",
-                  json_real((double)r->progress.wait_ns / 1e9), "step_s",
-                  r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
-                  query_integer((uint64_t)r->pace.now.late), "waited",
-                  r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL);
-        cw_dp_json_append(&ranks, o);
+        cw_dp_json_append(
+            &ranks,
+            query_set(json_object(), "rank", query_integer(r->number), "g", query_integer(r->progress.g),
+                      "attached", json_boolean(r->client != NULL), "finished", json_boolean(r->finished),
+                      "batches", query_integer(r->progress.n_batches), "wait_s",
+                      json_real((double)r->progress.wait_ns / 1e9), "step_s",
+                      r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
+                      query_integer((uint64_t)r->pace.now.late), "waited",
+                      r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL));
     }
     return ranks;
 }
@@ -103,115 +97,114 @@ static json_t *query_job_scaling(const struct cw_dispatcher *d, const struct job
 
 static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
 {
-    json_t *o = json_object();
     bool at_most_once = j->terms.guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
     char held[800] = "";
-    query_set(&o, "name", query_text(j->name), "stream", query_hex(j->stream_id), "state",
-              json_string(cw_dp_job_state(j)), "epoch", query_integer(query_job_epoch(j)), "epochs",
-              query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
-              json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
-              json_string(at_most_once ? "at-most-once" : "exactly-once"), "ranks", query_job_ranks(j),
-              "workers", query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now",
-              cw_dp_history_now(j), NULL);
+    json_t *o = query_set(
+        json_object(), "name", cw_dp_json_text(j->name), "stream", query_hex(j->stream_id), "state",
+        json_string(cw_dp_job_state(j)), "epoch", query_integer(query_job_epoch(j)), "epochs",
+        query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
+        json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
+        json_string(at_most_once ? "at-most-once" : "exactly-once"), "ranks", query_job_ranks(j), "workers",
+        query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now", cw_dp_history_now(j), NULL);
     if (d->scaler.enabled)
-        query_set(&o, "scaling", query_job_scaling(d, j), NULL);
-    query_set(&o, "digest_so_far", query_job_digest(j), NULL);
+        cw_dp_json_set(&o, "scaling", query_job_scaling(d, j));
+    cw_dp_json_set(&o, "digest_so_far", query_job_digest(j));
     if (at_most_once)
-        query_set(&o, "lost_ranges", query_integer(cw_dp_job_lost(j)), NULL);
+        cw_dp_json_set(&o, "lost_ranges", query_integer(cw_dp_job_lost(j)));
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)
-        query_set(&o, "held", query_text(held), NULL);
+        cw_dp_json_set(&o, "held", cw_dp_json_text(held));
     if (j->why)
-        query_set(&o, "why", query_text(j->why), NULL);
+        cw_dp_json_set(&o, "why", cw_dp_json_text(j->why));
     return o;
 }
 
 /* ---- workers ---- */
 
-static void query_worker_cache(json_t **o, const struct worker *w)
+static json_t *query_worker_cache(json_t *o, const struct worker *w)
 {
-    query_set(o, "cache_used", query_integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
-              "cache_bad", query_integer(w->cache.bad), "cache_late", query_integer(w->cache.late),
-              "cache_refused", query_integer(w->cache.refused), "cache_skipped",
-              query_integer(w->cache.skipped), "cache_hits_per_s", json_real(w->rates.cache_hits_per_s),
-              "cache_part", isnan(w->rates.cache_part) ? json_null() : json_real(w->rates.cache_part), NULL);
+    return query_set(o, "cache_used", query_integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
+                     "cache_bad", query_integer(w->cache.bad), "cache_late", query_integer(w->cache.late),
+                     "cache_refused", query_integer(w->cache.refused), "cache_skipped",
+                     query_integer(w->cache.skipped), "cache_hits_per_s",
+                     json_real(w->rates.cache_hits_per_s), "cache_part",
+                     isnan(w->rates.cache_part) ? json_null() : json_real(w->rates.cache_part), NULL);
 }
 
 static json_t *query_worker(const struct worker *w)
 {
-    json_t *o = json_object(), *unfit = json_array();
-    query_set(&o, "id", query_integer(w->id), "pid", query_integer(w->info.pid), "name",
-              query_text(w->info.name), "host", query_text(w->info.host), "address",
-              query_text(w->info.n_addresses > 0 ? w->info.addresses[0] : w->info.unix_path), "http",
-              query_text(w->info.http), "pool", query_text(w->info.pool), "serves",
-              query_integer(w->n_worker_sets), "state",
-              json_string(!w->peer     ? "gone"
-                          : w->leaving ? "draining"
-                                       : "ready"),
-              "leases", query_integer(w->n_held), "cpu_budget", query_integer(w->info.cpu_budget), "memory",
-              query_integer(w->info.memory), "memory_in_use", query_integer(w->usage.memory_bytes), "cpu_s",
-              json_real((double)w->usage.cpu_ns / 1e9), "batches", query_integer(w->usage.n_batches), "bytes",
-              query_integer(w->usage.n_bytes), "cpus", json_real(w->rates.cpus), "batches_per_s",
-              json_real(w->rates.batches_per_s), "bytes_per_s", json_real(w->rates.bytes_per_s), "cache_hits",
-              query_integer(w->cache.hits), "cache_misses", query_integer(w->cache.misses), NULL);
+    json_t *unfit = json_array();
+    json_t *o = query_set(
+        json_object(), "id", query_integer(w->id), "pid", query_integer(w->info->pid), "name",
+        cw_dp_json_text(w->last_peer->name), "host", cw_dp_json_text(w->last_peer->host), "address",
+        cw_dp_json_text(cw_dp_worker_place(w)), "http", cw_dp_json_text(w->info->http), "pool",
+        cw_dp_json_text(w->info->pool), "serves", query_integer(w->n_worker_sets), "state",
+        json_string(!w->peer     ? "gone"
+                    : w->leaving ? "draining"
+                                 : "ready"),
+        "leases", query_integer(w->n_held), "cpu_budget", query_integer(w->info->cpu_budget), "memory",
+        query_integer(w->info->memory), "memory_in_use", query_integer(w->usage.memory_bytes), "cpu_s",
+        json_real((double)w->usage.cpu_ns / 1e9), "batches", query_integer(w->usage.n_batches), "bytes",
+        query_integer(w->usage.n_bytes), "cpus", json_real(w->rates.cpus), "batches_per_s",
+        json_real(w->rates.batches_per_s), "bytes_per_s", json_real(w->rates.bytes_per_s), "cache_hits",
+        query_integer(w->cache.hits), "cache_misses", query_integer(w->cache.misses), NULL);
     if (w->cache.bound > 0)
-        query_worker_cache(&o, w);
+        o = query_worker_cache(o, w);
     CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments) {
         if (t->state != ASSIGNMENT_UNFIT)
             continue;
-        json_t *u = json_object();
-        query_set(&u, "stream", query_hex(t->stream->id), "why", query_text(t->why), NULL);
-        cw_dp_json_append(&unfit, u);
+        cw_dp_json_append(&unfit, query_set(json_object(), "stream", query_hex(t->stream->id), "why",
+                                            cw_dp_json_text(t->why), NULL));
     }
-    query_set(&o, "unfit", unfit, NULL);
+    cw_dp_json_set(&o, "unfit", unfit);
     return o;
 }
 
 /* A connected worker's HTTP address, as Prometheus' discovery over HTTP reads it. */
 static json_t *query_target(const struct worker *w)
 {
-    json_t *o = json_object(), *targets = json_array(), *labels = json_object();
+    json_t *targets = json_array();
     char id[24];
     snprintf(id, sizeof(id), "%" PRIu64, w->id);
-    cw_dp_json_append(&targets, query_text(w->info.http));
-    query_set(&labels, "worker", json_string(id), "pool", query_text(w->info.pool), NULL);
-    query_set(&o, "targets", targets, "labels", labels, NULL);
-    return o;
+    cw_dp_json_append(&targets, cw_dp_json_text(w->info->http));
+    json_t *labels = query_set(json_object(), "worker", json_string(id), "pool",
+                               cw_dp_json_text(w->info->pool), NULL);
+    return query_set(json_object(), "targets", targets, "labels", labels, NULL);
 }
 
 /* ---- streams ---- */
 
 static json_t *query_stream(const struct stream *s)
 {
-    json_t *o = json_object(), *jobs = json_array();
+    json_t *jobs = json_array();
     uint64_t held = 0, complete = 0;
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list) {
         held += t->n_held;
         complete += t->n_complete;
     }
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        cw_dp_json_append(&jobs, query_text(j->name));
-    query_set(&o, "stream", query_hex(s->id), "fingerprint", query_hex(s->pipeline->fingerprint), "seed",
-              query_integer(s->seed), "state",
-              json_string(!s->data                  ? "preparing"
-                          : cw_list_empty(&s->jobs) ? "idle"
-                                                    : "ready"),
-              NULL);
+        cw_dp_json_append(&jobs, cw_dp_json_text(j->name));
+    json_t *o = query_set(json_object(), "stream", query_hex(s->id), "fingerprint",
+                          query_hex(s->pipeline->fingerprint), "seed", query_integer(s->seed), "state",
+                          json_string(!s->data                  ? "preparing"
+                                      : cw_list_empty(&s->jobs) ? "idle"
+                                                                : "ready"),
+                          NULL);
     if (s->data) {
         char snapshot[17];
-        uint64_t epoch = 0, position = 0;
+        Cachew__Place at = cw_dp_stream_place(s, s->ranges.state != RANGES_UNPLACED ? s->ranges.base : 0);
         snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, s->data->plan->snapshot);
-        cw_dp_stream_place(s, s->ranges.state != RANGES_UNPLACED ? s->ranges.base : 0, &epoch, &position);
-        query_set(&o, "snapshot", json_string(snapshot), "positions",
-                  s->data->plan->n_positions >= DP_ENDLESS ? json_null()
-                                                           : query_integer(s->data->plan->n_positions),
-                  "epoch", query_integer(epoch), "position", query_integer(position), "ranges",
-                  query_integer(s->ranges.n), NULL);
+        o = query_set(o, "snapshot", json_string(snapshot), "positions",
+                      s->data->plan->n_positions >= DP_ENDLESS ? json_null()
+                                                               : query_integer(s->data->plan->n_positions),
+                      "epoch", query_integer(at.epoch), "position", query_integer(at.position), "ranges",
+                      query_integer(s->ranges.n), NULL);
     }
-    query_set(&o, "leased", query_integer(held), "finished", query_integer(complete), "completed",
-              query_integer(s->n_completed), "workers", query_integer(s->assignments.n_ready), "computing",
-              cw_compute_stats_json(&s->computed), "caching", cw_dp_caching_json(s), "jobs", jobs, NULL);
+    o = query_set(o, "leased", query_integer(held), "finished", query_integer(complete), "completed",
+                  query_integer(s->n_completed), "workers", query_integer(s->assignments.n_ready),
+                  "computing", cw_compute_stats_json(&s->computed), "caching", cw_dp_caching_json(s), "jobs",
+                  jobs, NULL);
     return o;
 }
 
@@ -224,102 +217,72 @@ static json_t *query_policy(const struct cw_policy *p)
 
 static json_t *query_status(const struct cw_dispatcher *d)
 {
-    json_t *o = json_object();
     size_t n_workers = 0;
     CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
         n_workers += w->peer != NULL;
-    query_set(&o, "role", json_string("dispatcher"), "name", query_text(d->name), "software",
-              query_text(d->software), "pid", query_integer(d->pid), "uptime_s",
-              json_real((double)(d->now_ns - d->start_ns) / 1e9), "connections", query_integer(d->peers.n),
-              "workers", query_integer(n_workers), "jobs", query_integer(d->jobs.n - d->jobs.n_over),
-              "streams", query_integer(d->streams.n), "completed", query_integer(d->leases.n_completed),
-              "late", query_integer(d->leases.n_late), "moved", query_integer(d->leases.n_moved), NULL);
+    json_t *o = query_set(json_object(), "role", json_string("dispatcher"), "name", cw_dp_json_text(d->name),
+                          "software", json_string("cachew " CACHEW_VERSION), "pid", query_integer(d->pid),
+                          "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9), "connections",
+                          query_integer(d->peers.n), "workers", query_integer(n_workers), "jobs",
+                          query_integer(d->jobs.n - d->jobs.n_over), "streams", query_integer(d->streams.n),
+                          "completed", query_integer(d->leases.n_completed), "late",
+                          query_integer(d->leases.n_late), "moved", query_integer(d->leases.n_moved), NULL);
     if (d->scaler.enabled)
-        query_set(&o, "policy", query_policy(&d->scaler.policy), NULL);
-    query_set(&o, "journal",
-              d->journal.retry_ns != 0 ? query_text(d->journal.error.message) : json_string("ok"), NULL);
+        cw_dp_json_set(&o, "policy", query_policy(&d->scaler.policy));
+    cw_dp_json_set(&o, "journal",
+                   d->journal.retry_ns != 0 ? cw_dp_json_text(d->journal.error.message) : json_string("ok"));
     return o;
 }
 
 /* ---- queries ---- */
 
 #define PRECISION 9 /* digits of measurements: more would be noise */
-#define DECISIONS "/decisions"
-#define HISTORY "/history"
-
-/* Returns the job of the query "jobs/NAME" with this end. NULL: the query is another one, or the job is not
- * known. */
-static struct job *query_find_job(struct cw_dispatcher *d, const char *what, const char *behind)
-{
-    static const char before[] = "jobs/";
-    size_t size = strlen(what), around = sizeof(before) - 1 + strlen(behind);
-    char name[DP_NAME + 1];
-    if (strncmp(what, before, sizeof(before) - 1) != 0 || size < around ||
-        strcmp(what + size - strlen(behind), behind) != 0)
-        return NULL;
-    size -= around;
-    if (size > DP_NAME)
-        return NULL;
-    memcpy(name, what + sizeof(before) - 1, size);
-    name[size] = '\0';
-    return cw_dp_job_find(d, name);
-}
-
-/* *ret: the answer; NULL: no memory. False: there is no such query. */
-static bool query_answer(struct cw_dispatcher *d, const char *what, json_t **ret)
-{
-    const struct job *decided = query_find_job(d, what, DECISIONS), *past = query_find_job(d, what, HISTORY);
-    json_t *list = json_array();
-    if (strcmp(what, "jobs") == 0) {
-        CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list)
-            cw_dp_json_append(&list, query_job(d, j));
-    } else if (strcmp(what, "workers") == 0) {
-        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
-            if (!w->awaited)
-                cw_dp_json_append(&list, query_worker(w));
-    } else if (strcmp(what, "targets") == 0) {
-        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
-            if (w->peer && *w->info.http)
-                cw_dp_json_append(&list, query_target(w));
-    } else if (strcmp(what, "streams") == 0) {
-        CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
-            cw_dp_json_append(&list, query_stream(s));
-    } else {
-        json_decref(list);
-        bool status = strcmp(what, "status") == 0, pools = strcmp(what, "pools") == 0;
-        list = decided  ? cw_dp_scaling_decisions(d, decided)
-               : past   ? cw_dp_history_json(d, past)
-               : pools  ? cw_dp_pools_json(d)
-               : status ? query_status(d)
-                        : NULL;
-        *ret = list;
-        return decided || past || pools || status;
-    }
-    *ret = list;
-    return true;
-}
-
-/* Fills err with why there is no answer. */
-static int query_refuse(const char *what, struct cw_error *err)
-{
-    const char *behind = strncmp(what, "jobs/", 5) == 0 ? strrchr(what, '/') : NULL;
-    if (behind && behind > what + 4 && (strcmp(behind, DECISIONS) == 0 || strcmp(behind, HISTORY) == 0))
-        return cw_error_set(err, CW_E_OPTION,
-                            "there is no job \"%.*s\": expected one that is there, or was lately",
-                            (int)CW_MIN(behind - (what + 5), DP_NAME), what + 5);
-    return cw_error_set(err, CW_E_OPTION,
-                        "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, "
-                        "targets, or jobs/NAME/decisions or jobs/NAME/history",
-                        what);
-}
 
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret,
                         struct cw_error *err)
 {
     json_auto_t *answer = NULL;
+    const char *name = strncmp(what, "jobs/", 5) == 0 ? what + 5 : "", *behind = strrchr(name, '/');
+    bool decisions = behind && strcmp(behind, "/decisions") == 0,
+         history = behind && strcmp(behind, "/history") == 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (!query_answer(d, what, &answer))
-        return query_refuse(what, err);
+    if (decisions || history) {
+        int size = (int)CW_MIN(behind - name, DP_NAME + 1); /* no job has a longer name */
+        _cleanup_free_ char *copy = strndup(name, (size_t)size);
+        const struct job *j = copy ? cw_dp_job_find(d, copy) : NULL;
+        if (!j)
+            return cw_error_set(err, CW_E_OPTION,
+                                "there is no job \"%.*s\": expected one that is there, or was lately",
+                                CW_MIN(size, DP_NAME), name);
+        answer = decisions ? cw_dp_scaling_decisions(d, j) : cw_dp_history_json(d, j);
+    } else if (strcmp(what, "jobs") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list)
+            cw_dp_json_append(&answer, query_job(d, j));
+    } else if (strcmp(what, "workers") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
+            if (!w->awaited)
+                cw_dp_json_append(&answer, query_worker(w));
+    } else if (strcmp(what, "targets") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
+            if (w->peer && *w->info->http)
+                cw_dp_json_append(&answer, query_target(w));
+    } else if (strcmp(what, "streams") == 0) {
+        answer = json_array();
+        CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
+            cw_dp_json_append(&answer, query_stream(s));
+    } else if (strcmp(what, "pools") == 0) {
+        answer = cw_dp_pools_json(d);
+    } else if (strcmp(what, "status") == 0) {
+        answer = query_status(d);
+    } else {
+        return cw_error_set(err, CW_E_OPTION,
+                            "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, "
+                            "targets, or jobs/NAME/decisions or jobs/NAME/history",
+                            what);
+    }
     *ret = answer ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
     return *ret ? 0 : cw_error_nomem(err, 0, "an answer");
 }

@@ -38,7 +38,8 @@ uint64_t cw_dp_range_end(const struct range_table *t)
     return t->n > 0 ? t->items[t->first + t->n - 1].end : t->base;
 }
 
-int cw_dp_range_room(struct range_table *t)
+/* Makes room for one more range at the end. -1: no memory. */
+static int range_room(struct range_table *t)
 {
     if (t->first + t->n == t->room && t->first >= t->n && t->first > 0) {
         memmove(t->items, t->items + t->first, t->n * sizeof(*t->items));
@@ -52,7 +53,7 @@ struct range *cw_dp_range_add(struct range_table *t, struct span span)
     size_t i = cw_dp_range_index(t, span.begin);
     const struct range *next = cw_dp_range_at(t, i);
     if (t->state == RANGES_UNPLACED || (next && next->begin < span.end) || t->n >= DP_RANGES ||
-        cw_dp_range_room(t) < 0)
+        range_room(t) < 0)
         return NULL;
     struct range *x = &t->items[t->first + i];
     memmove(x + 1, x, (t->n - i) * sizeof(*x));

@@ -72,8 +72,6 @@ size_t cw_dp_range_index(const struct range_table *t, uint64_t pos);
 struct range *cw_dp_range_find(const struct range_table *t, uint64_t pos);
 uint64_t cw_dp_range_begin(const struct range_table *t); /* of the first range, or base if that is less */
 uint64_t cw_dp_range_end(const struct range_table *t);   /* of the last range, or base */
-/* Makes room for one more range at the end. -1: no memory. */
-int cw_dp_range_room(struct range_table *t) _must_check_;
 /* Adds a range. NULL: no memory or room, the table has no base yet, or the span overlaps another range. */
 struct range *cw_dp_range_add(struct range_table *t, struct span span);
 /* Takes note of what the range gives. -1: no memory. */

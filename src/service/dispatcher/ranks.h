@@ -41,7 +41,7 @@ struct rank {
     uint8_t incarnation[16]; /* of the last client */
     bool began, finished, greeted;
     bool leaves;         /* it sent Detach */
-    char took_over[200]; /* whose place it took, for Attached; "": nobody's */
+    char took_over[200]; /* the client that it replaced, for Attached; "": none */
     uint64_t held;       /* hash of the reason in the last Held that it was sent; 0: nothing holds it */
 };
 

@@ -98,14 +98,13 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
                          const Cachew__Journal__Range *row, struct cw_error *err)
 {
     struct span span;
-    uint64_t epoch, position;
-    cw_dp_stream_place(s, begin, &epoch, &position);
-    if (cw_dp_stream_span(s, epoch, position, position + (row->end - begin), &span, err) < 0)
+    Cachew__Place at = cw_dp_stream_place(s, begin);
+    if (cw_dp_stream_span(s, at.epoch, at.position, at.position + (row->end - begin), &span, err) < 0)
         return cw_error_set(err, CW_E_STATE,
                             "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
                             row->end);
-    if (s->ranges.state == RANGES_UNPLACED && cw_dp_lease_rebase(d, s, begin) < 0)
-        return cw_error_nomem(err, 0, "a table of ranges");
+    if (s->ranges.state == RANGES_UNPLACED)
+        cw_dp_lease_rebase(d, s, begin);
     if (begin < cw_dp_range_end(&s->ranges) ||
         s->ranges.n >= DP_RANGES) { /* its positions were cut differently since */
         if (row->given)
@@ -135,29 +134,29 @@ static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_s
     uint64_t order;
     int r;
     switch (key[0]) {
-    case 'a':
+    case JOURNAL_COUNTERS:
         d->workers.last_id = ((const Cachew__Journal__Counters *)m)->workers;
         d->streams.last_number = ((const Cachew__Journal__Counters *)m)->streams;
         d->journal.damaged |= ((const Cachew__Journal__Counters *)m)->damaged;
         return 0;
-    case 'b':
+    case JOURNAL_PIPELINE:
         r = cw_dp_pipeline_get(d, id, ((const Cachew__Journal__Pipeline *)m)->json, &p, err);
         if (r == 0)
             p->journalled = true;
         return r;
-    case 'c':
+    case JOURNAL_STREAM:
         return restore_stream(d, id, (const Cachew__Journal__Stream *)m, err);
-    case 'd':
+    case JOURNAL_FLOOR:
         s = cw_dp_stream_find(d, id);
-        if (s && cw_dp_lease_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
-            return cw_error_nomem(err, 0, "a table of ranges");
+        if (s)
+            cw_dp_lease_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position);
         return s ? 0 : cw_dp_journal_delete(d, key, key_size, err);
-    case 'e':
+    case JOURNAL_RANGE:
         s = cw_dp_stream_find(d, id);
         memcpy(&order, id + 16, 8);
         return s ? restore_range(d, s, be64toh(order), (const Cachew__Journal__Range *)m, err)
                  : cw_dp_journal_delete(d, key, key_size, err);
-    case 'f':
+    case JOURNAL_JOB:
         return restore_job(d, (const Cachew__Journal__Job *)m, err);
     default:
         return restore_worker(d, (const Cachew__Journal__Worker *)m, err);
@@ -196,7 +195,7 @@ static void damaged_key_text(const void *key, size_t size, const struct kind *ki
                              size_t buf_size)
 {
     const uint8_t *bytes = key;
-    if (kind && bytes[0] == 'f')
+    if (kind && bytes[0] == JOURNAL_JOB)
         snprintf(buf, buf_size, "\"%.*s\"", (int)(size - 1), (const char *)bytes + 1);
     else
         for (size_t i = kind ? 1 : 0, at = 0; i < size && at + 3 < buf_size; i++, at += 2)
@@ -215,9 +214,9 @@ static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t ke
 {
     char text[2 * DP_NAME + 20] = "";
     const uint8_t *letter = key;
-    if (kind && *letter == 'f' && !cw_text_utf8((const char *)key + 1, key_size - 1))
+    if (kind && *letter == JOURNAL_JOB && !cw_text_utf8((const char *)key + 1, key_size - 1))
         kind = NULL;
-    bool of_ranges = !kind || *letter == 'd' || *letter == 'e';
+    bool of_ranges = !kind || *letter == JOURNAL_FLOOR || *letter == JOURNAL_RANGE;
     struct stream *s = kind && key_size > 16 ? cw_dp_stream_find(d, letter + 1) : NULL;
     if (key_size <= CW_STORE_KEY_MAX) {
         int r = cw_dp_journal_delete(d, key, key_size, err);
@@ -240,7 +239,8 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
                        size_t value_size, struct cw_error *err)
 {
     const uint8_t *letter = key;
-    size_t i = key_size > 0 ? (size_t)(*letter - 'a') : SIZE_MAX, size = value_size - JOURNAL_SUM_SIZE;
+    size_t i = key_size > 0 ? (size_t)(*letter - JOURNAL_COUNTERS) : SIZE_MAX,
+           size = value_size - JOURNAL_SUM_SIZE;
     const struct kind *kind = i < CW_COUNT_OF(kinds) && key_size >= kinds[i].min && key_size <= kinds[i].max
                                   ? &kinds[i]
                                   : NULL;
@@ -272,20 +272,17 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
  * until all were read. */
 static void damaged_end_jobs(struct cw_dispatcher *d)
 {
-    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given "
-                              "out, is not known any more";
+    struct cw_error why;
+    cw_error_set(
+        &why, CW_E_DATA,
+        "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known "
+        "any more");
     CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list) {
         const struct stream *s = j->stream;
         if (cw_dp_job_over(j) || (s && !s->damaged && !(s->at_most_once && d->journal.ranges_lost)))
             continue;
-        j->state = JOB_FAILED;
         j->lost = d->journal.damaged = true;
-        free(j->why);
-        j->why = strdup(why);
-        d->jobs.n_over++;
-        cw_dp_log(d, true, "job \"%s\" is failed: %s", j->name, why);
-        cw_dp_job_save(d, j);
-        cw_dp_job_leave_stream(d, j);
+        cw_dp_job_end(d, j, JOB_FAILED, &why);
     }
 }
 

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "service/dispatcher/core.h"
 #include "service/dispatcher/pages.h"
 #include "net/conn.h"
 #include "net/limits.h"
@@ -24,8 +23,7 @@ struct cw_dispatcher_server {
     struct cw_loop *loop;
     struct cw_dispatcher *core;
     struct cw_store *store;
-    struct cw_listener **listeners;
-    size_t n_listeners;
+    struct cw_listener *listener;
     struct cw_timer *timer;
     struct cw_http *http;
     struct cw_post turn;
@@ -219,33 +217,21 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     cw_host_identity(host);
-    cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->name ? o->name : "dispatcher", incarnation, host);
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->core.name ? o->core.name : "dispatcher",
+                  incarnation, host);
     struct cw_conn_options options = {.hello = &hello,
                                       .limits = CW_LIMITS_DISPATCHER,
                                       .timeout_ns = o->timeout_ns,
                                       .token = o->token,
                                       .tls = o->tls};
-    s->listeners = calloc(o->n_listen + 1, sizeof(struct cw_listener *));
-    if (!s->listeners)
-        return cw_error_nomem(err, o->n_listen * sizeof(struct cw_listener *), "listeners");
-    for (size_t i = 0; i < o->n_listen; i++, s->n_listeners++) {
-        int r = cw_listener_new(s->loop, o->listen[i], &options, &listen_ops, s, &s->listeners[i], err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    return cw_listener_new(s->loop, o->listen, &options, &listen_ops, s, &s->listener, err);
 }
 
 static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o,
                         struct cw_error *err)
 {
-    struct cw_dispatcher_options core = {.name = o->name,
-                                         .pid = (uint32_t)getpid(),
-                                         .share_streams = o->share_streams,
-                                         .policy = o->policy,
-                                         .objective = o->objective,
-                                         .client_price_per_h = o->client_price_per_h,
-                                         .worker_price_per_h = o->worker_price_per_h};
+    struct cw_dispatcher_options core = o->core;
+    core.pid = (uint32_t)getpid();
     struct cw_dispatcher_io io = {
         .user = s, .send = io_send, .close = io_close, .commit = io_commit, .log = io_log};
     int r = cw_dispatcher_new(&core, &io, &s->core, err);
@@ -273,8 +259,7 @@ int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o,
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the dispatcher");
     *s = (struct cw_dispatcher_server){
-        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn.fn = server_on_turn};
-    s->turn.arg = s;
+        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn = {.fn = server_on_turn, .arg = s}};
     cw_list_init(&s->peers);
     int r = server_start(s, o, err);
     if (r < 0) {
@@ -285,9 +270,9 @@ int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o,
     return 0;
 }
 
-const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, size_t i)
+const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s)
 {
-    return i < s->n_listeners ? cw_listener_address(s->listeners[i]) : NULL;
+    return cw_listener_address(s->listener);
 }
 
 const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s)
@@ -299,9 +284,7 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
 {
     if (!s)
         return NULL;
-    for (size_t i = 0; i < s->n_listeners; i++)
-        cw_listener_free(s->listeners[i]);
-    free(s->listeners);
+    cw_listener_free(s->listener);
     s->http = cw_http_free(s->http);
     cw_timer_free(s->timer);
     if (s->core)

@@ -25,7 +25,7 @@
 
 struct cw_dispatcher {
     struct cw_dispatcher_io io;
-    char *name, *software;
+    char *name;
     uint32_t pid;
     bool share_streams, started;
     uint32_t depth; /* of new streams (stream_speed) */

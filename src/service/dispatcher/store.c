@@ -12,8 +12,7 @@ struct cw_store {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct cw_post post; /* it is done, or closed */
-    bool closed;         /* loop thread only: freed by the post that is under way */
+    struct cw_post post;                                 /* it is done */
     void (*done)(void *arg, const struct cw_error *why); /* loop thread only */
     void *arg;
     /* guarded by mutex */
@@ -54,10 +53,6 @@ static void store_free(struct cw_store *s)
 static void store_on_post(void *arg)
 {
     struct cw_store *s = arg;
-    if (s->closed) {
-        store_free(s);
-        return;
-    }
     struct cw_error why = CW_LOCKED(&s->mutex, s->result);
     s->done(s->arg, why.status < 0 ? &why : NULL);
 }
@@ -67,14 +62,12 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     struct cw_store *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the store");
-    *s = (struct cw_store){.loop = l, .post.fn = store_on_post};
-    s->post.arg = s;
+    *s = (struct cw_store){.loop = l, .post = {.fn = store_on_post, .arg = s}};
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
     int r = dir ? cw_store_file_open(dir, &s->file, err) : 0;
-    int failed = r == 0 && dir ? pthread_create(&s->thread, NULL, store_main, s) : 0;
-    if (failed != 0)
-        r = cw_error_errno(err, CW_E_MEMORY, failed, "the store's thread can't be started");
+    if (r == 0 && dir)
+        r = cw_thread_start(&s->thread, store_main, s, err);
     if (r < 0) {
         cw_store_file_close(s->file);
         store_free(s);
@@ -123,7 +116,7 @@ struct cw_store *cw_store_close(struct cw_store *s)
         pthread_join(s->thread, NULL);
         cw_store_file_close(s->file);
     }
-    s->closed = true;
-    cw_loop_post(s->loop, &s->post); /* it may be posted already: its call is the last use of all this */
+    cw_loop_unpost(s->loop, &s->post);
+    store_free(s);
     return NULL;
 }

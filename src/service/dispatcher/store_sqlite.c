@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/crash.h"
+#include "base/fd.h"
 #include "service/dispatcher/store.h"
 
 #define APPLICATION 0x43575354 /* "CWST", in the header of the file */
@@ -93,16 +93,17 @@ struct cw_store_file *cw_store_file_close(struct cw_store_file *f)
     return NULL;
 }
 
-static int file_number(struct cw_store_file *f, const char *pragma, int *ret, struct cw_error *err)
+/* Runs a query that gives one row. *q: at the row; the caller finalizes it, also after an error. */
+static int file_row(struct cw_store_file *f, const char *text, sqlite3_stmt **q, struct cw_error *err)
 {
-    sqlite3_stmt *q = NULL;
-    int r = 0;
-    if (sqlite3_prepare_v2(f->db, pragma, -1, &q, NULL) != SQLITE_OK || sqlite3_step(q) != SQLITE_ROW)
-        r = file_error(f, err);
-    else
-        *ret = sqlite3_column_int(q, 0);
-    sqlite3_finalize(q);
-    return r;
+    return sqlite3_prepare_v2(f->db, text, -1, q, NULL) == SQLITE_OK && sqlite3_step(*q) == SQLITE_ROW
+               ? 0
+               : file_error(f, err);
+}
+
+static void file_finalizep(sqlite3_stmt **q)
+{
+    sqlite3_finalize(*q);
 }
 
 static int file_exec(struct cw_store_file *f, const char *text, struct cw_error *err)
@@ -113,16 +114,18 @@ static int file_exec(struct cw_store_file *f, const char *text, struct cw_error 
 /* Makes an empty file a journal, or checks that the file is one. */
 static int file_claim(struct cw_store_file *f, struct cw_error *err)
 {
+    _cleanup_(file_finalizep) sqlite3_stmt *q = NULL;
     char text[256];
-    int application = 0, version = 0, tables = 0;
-    int r = file_number(f, "PRAGMA application_id", &application, err);
-    if (r == 0)
-        r = file_number(f, "PRAGMA user_version", &version, err);
-    if (r == 0)
-        r = file_number(f, "SELECT count(*) FROM sqlite_master", &tables, err);
+    int r = file_row(f,
+                     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) FROM "
+                     "pragma_application_id, pragma_user_version",
+                     &q, err);
     if (r < 0)
         return r;
-    if (application == 0 && tables == 0) {
+    int application = sqlite3_column_int(q, 0), version = sqlite3_column_int(q, 1);
+    bool empty = sqlite3_column_int(q, 2) == 0;
+    sqlite3_reset(q); /* else it holds a lock */
+    if (application == 0 && empty) {
         snprintf(text, sizeof(text),
                  "BEGIN; PRAGMA application_id=%d; PRAGMA user_version=%d; CREATE TABLE entries (key BLOB "
                  "PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID; COMMIT",
@@ -145,17 +148,13 @@ static int file_create(const char *dir, const char *path, struct cw_error *err)
 {
     if (mkdir(dir, 0700) < 0 && errno != EEXIST)
         return cw_error_errno(err, CW_E_IO, errno, "%s: the state directory can't be made", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return cw_error_errno(err, CW_E_IO, errno, "%s: it can't be opened for writing", path);
-    close(fd);
-    int directory = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = directory < 0 || fsync(directory) < 0
-                ? cw_error_errno(err, CW_E_IO, errno, "%s: it can't be synced", dir)
-                : 0;
-    if (directory >= 0)
-        close(directory);
-    return r;
+    _cleanup_close_ int directory = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return directory < 0 || fsync(directory) < 0
+               ? cw_error_errno(err, CW_E_IO, errno, "%s: it can't be synced", dir)
+               : 0;
 }
 
 static int file_prepare(struct cw_store_file *f, struct cw_error *err)
@@ -200,15 +199,10 @@ int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_er
 /* Checks the pages, so that no entry is missing unnoticed. */
 static int file_check(struct cw_store_file *f, struct cw_error *err)
 {
-    sqlite3_stmt *q = NULL;
-    int r = 0;
-    if (sqlite3_prepare_v2(f->db, "PRAGMA quick_check(1)", -1, &q, NULL) != SQLITE_OK ||
-        sqlite3_step(q) != SQLITE_ROW)
-        r = file_error(f, err);
-    else if (strcmp((const char *)sqlite3_column_text(q, 0), "ok") != 0)
-        r = file_damaged(f, (const char *)sqlite3_column_text(q, 0), err);
-    sqlite3_finalize(q);
-    return r;
+    _cleanup_(file_finalizep) sqlite3_stmt *q = NULL;
+    int r = file_row(f, "PRAGMA quick_check(1)", &q, err);
+    const char *found = r == 0 ? (const char *)sqlite3_column_text(q, 0) : "ok";
+    return strcmp(found, "ok") != 0 ? file_damaged(f, found, err) : r;
 }
 
 int cw_store_file_read(struct cw_store_file *f,

@@ -122,8 +122,7 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
     if (s->ranges.state != RANGES_UNPLACED &&
         ((s->at_most_once && mark < s->ranges.base) || (mark > s->ranges.base && cw_dp_stream_grace(d, s))))
         mark = s->ranges.base;
-    if (cw_dp_lease_rebase(d, s, mark) < 0)
-        return; /* no memory: a later turn tries again */
+    cw_dp_lease_rebase(d, s, mark);
     s->ranges.state = RANGES_MARKED;
     if (s->journalled && s->ranges.n_passed >= PURGE_EVERY)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, cw_dp_range_begin(&s->ranges), NULL));
@@ -162,10 +161,8 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
     cw_link_out(&s->dirty);
     d->streams.n--;
     cw_dp_pipeline_unref(d, s->pipeline);
-    if (s->data)
-        cachew__prepared__free_unpacked(s->data, NULL);
+    cachew__prepared__free_unpacked(CW_STEAL(s->data), NULL);
     s->pipeline = NULL;
-    s->data = NULL;
     s->ranges.state = RANGES_UNPLACED;
     cw_dp_stream_unref(s);
 }

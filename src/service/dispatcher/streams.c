@@ -7,13 +7,14 @@
 
 #include "base/hash.h"
 #include "net/limits.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 struct stream *cw_dp_stream_find(struct cw_dispatcher *d, const uint8_t id[16])
 {
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->streams.by_id, cw_hash64(id, 16), at));)
-        if (memcmp(CW_CONTAINER(at, struct stream, node)->id, id, 16) == 0)
-            return CW_CONTAINER(at, struct stream, node);
+    DP_MAP_EACH(s, struct stream, node, &d->streams.by_id, cw_hash64(id, 16))
+    if (memcmp(s->id, id, 16) == 0)
+        return s;
     return NULL;
 }
 
@@ -31,12 +32,8 @@ struct stream *cw_dp_stream_unref(struct stream *s)
 
 int cw_dp_stream_set_data(struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
 {
-    size_t size = cachew__prepared__get_packed_size(p);
-    _cleanup_free_ uint8_t *packed = malloc(size + 1);
-    if (packed)
-        cachew__prepared__pack(p, packed);
-    s->data = packed ? cachew__prepared__unpack(NULL, size, packed) : NULL;
-    return s->data ? 0 : cw_error_nomem(err, size, "a worker's description of the data");
+    s->data = cw_dp_message_copy(&p->base, SIZE_MAX);
+    return s->data ? 0 : cw_error_nomem(err, 0, "a worker's description of the data");
 }
 
 void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s)
@@ -132,11 +129,11 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
     return r;
 }
 
-void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position)
+Cachew__Place cw_dp_stream_place(const struct stream *s, uint64_t pos)
 {
     uint64_t n = cw_dp_stream_epoch(s);
-    *epoch = n > 0 ? pos / n : 0;
-    *position = n > 0 ? pos % n : pos;
+    return (Cachew__Place){CW_MESSAGE(place), .epoch = n > 0 ? pos / n : 0,
+                           .position = n > 0 ? pos % n : pos};
 }
 
 bool cw_dp_stream_counted(const struct stream *s)

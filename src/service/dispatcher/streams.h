@@ -121,7 +121,7 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
 int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
                       struct cw_error *err) _must_check_;
 /* The inverse of cw_dp_stream_position. */
-void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position);
+Cachew__Place cw_dp_stream_place(const struct stream *s, uint64_t pos);
 bool cw_dp_stream_counted(const struct stream *s); /* batches follow from positions, and the order is exact */
 bool cw_dp_stream_placed(const struct stream *s);  /* ... from the elements before, and the order is exact */
 /* Returns what ranges' bounds are multiples of, in positions of their epoch; an epoch's end is a bound too.

@@ -11,30 +11,18 @@
 
 /* ---- registering ---- */
 
-static int worker_info_fill(struct worker *w, const struct cw_peer *p, const Cachew__Register *r,
-                            struct cw_error *err)
+/* Keeps what the worker registered with. */
+static int worker_info_set(struct worker *w, struct cw_peer *p, const Cachew__Register *r,
+                           struct cw_error *err)
 {
-    struct worker_info x = {.name = strdup(p->name),
-                            .host = strdup(p->host),
-                            .unix_path = strdup(r->unix_path),
-                            .http = strdup(r->http),
-                            .pool = strdup(r->pool),
-                            .addresses = calloc(r->n_addresses + 1, sizeof(char *)),
-                            .pid = r->pid,
-                            .cpu_budget = r->cpu_budget,
-                            .memory = r->memory};
-    bool ok = x.name && x.host && x.unix_path && x.http && x.pool && x.addresses;
-    for (; ok && x.n_addresses < r->n_addresses; x.n_addresses += ok) {
-        x.addresses[x.n_addresses] = strdup(r->addresses[x.n_addresses]);
-        ok = x.addresses[x.n_addresses] != NULL;
-    }
-    if (!ok) {
-        cw_dp_worker_info_clear(&x);
+    Cachew__Register *info = cw_dp_message_copy(&r->base, DP_REGISTERED);
+    if (!info)
         return cw_error_nomem(err, 0, "the addresses of a worker");
-    }
-    cw_dp_worker_info_clear(&w->info);
-    w->info = x;
-    w->room.max_streams = r->max_streams;
+    cachew__register__free_unpacked(w->info, NULL);
+    cw_dp_peer_unref(w->last_peer);
+    w->info = info;
+    w->last_peer = p;
+    p->refs++;
     return 0;
 }
 
@@ -80,7 +68,7 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
             oldest = w;
     if (!oldest)
         return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
-    int r = cw_dp_journal_worker_gone(d, oldest, err);
+    int r = cw_dp_journal_gone(d, JOURNAL_WORKER, oldest->incarnation, 16, err);
     if (r == 0)
         cw_dp_worker_free(d, oldest);
     return r;
@@ -102,7 +90,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
             return result;
         d->workers.last_id++;
     }
-    result = worker_info_fill(w, p, r, err);
+    result = worker_info_set(w, p, r, err);
     /* its id is sent when it is durable: no other worker gets it then */
     struct action then = {.kind = ACTION_REGISTERED, .peer = p, .re = id};
     if (result == 0)
@@ -115,10 +103,8 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
         return result;
     }
     if (w->peer && w->peer != p) { /* its old connection is dead, but not closed yet */
-        struct cw_error why = {0};
-        cw_error_set(&why, CW_E_SERVICE, "the worker has another connection");
         w->peer->worker = NULL;
-        cw_dp_peer_close(d, w->peer, &why);
+        cw_dp_peer_close(d, w->peer, "the worker has another connection");
         worker_keep(d, w);
     }
     w->leaving = WORKER_STAYS;
@@ -136,8 +122,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     cw_dp_peer_send(d, p,
                     &(Cachew__Envelope){CW_MESSAGE(envelope), .re = re,
                                         .of_case = CACHEW__ENVELOPE__OF_REGISTERED, .registered = &r});
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id, w->info.name,
-              w->info.pid, w->info.n_addresses > 0 ? w->info.addresses[0] : w->info.unix_path);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id,
+              w->last_peer->name, w->info->pid, cw_dp_worker_place(w));
     w->ready = true;
     cw_dp_pool_started(d, w);
     cw_dp_scaling_due(d);
@@ -152,13 +138,13 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
         cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id,
-                  w->info.name, w->n_held);
+                  w->last_peer->name, w->n_held);
     if (w->leaving == WORKER_STAYS) {
         d->workers.n_lost++;
         cw_dp_history_worker_gone(d, w);
     }
     cw_dp_notify_gone(d, w);
-    cw_dp_pool_missed(d, w);
+    cw_dp_pool_changed(d, w, false);
     w->peer->worker = NULL;
     w->peer = NULL;
     w->ready = false;
@@ -172,7 +158,6 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
         cw_dp_lease_discard(d, t);
         if (requested && !s->data)
             cw_dp_prepare_stream(d, s);
-        cw_dp_stream_dirty(d, s);
     }
 }
 
@@ -189,10 +174,10 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
     if (w->leaving != was)
         cw_dp_scaling_due(d);
     if (w->leaving != was && by == WORKER_RELEASED)
-        cw_dp_pool_released(d, w);
+        cw_dp_pool_changed(d, w, true);
     if (was != WORKER_STAYS)
         return;
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->info.name);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->last_peer->name);
     w->since_ns = d->now_ns;
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         const struct stream *s = t->stream;
@@ -203,7 +188,6 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
             cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         else if (!s->at_most_once && s->assignments.heap.n + s->assignments.n_shunned > 0)
             cw_dp_lease_drop_unbegun(d, t);
-        cw_dp_stream_dirty(d, t->stream);
     }
     cw_dp_prepare_all(d, true); /* streams that waited for room at this worker wait for another one now */
 }
@@ -212,7 +196,16 @@ void cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
         cw_dp_lease_discard(d, t);
-    cw_dp_worker_remove(d, w);
+    cw_map_remove(&d->workers.by_id, &w->by_id);
+    cw_map_remove(&d->workers.by_incarnation, &w->by_incarnation);
+    cw_link_out(&w->link);
+    d->workers.n--;
+    d->workers.n_awaited -= w->awaited;
+    if (w->peer)
+        w->peer->worker = NULL;
+    cachew__register__free_unpacked(w->info, NULL);
+    cw_dp_peer_unref(w->last_peer);
+    free(w);
 }
 
 void cw_dp_worker_tick(struct cw_dispatcher *d)
@@ -220,7 +213,7 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
         uint64_t age = d->now_ns - w->since_ns;
         if (!w->peer && age >= DP_GONE) {
-            if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
+            if (cw_dp_journal_gone(d, JOURNAL_WORKER, w->incarnation, 16, NULL) == 0)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->leaving && age >= DP_DRAIN) {
             CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)

@@ -6,7 +6,6 @@
 
 #include "service/dispatcher/caching.h"
 #include "service/dispatcher/completions.h"
-#include "service/dispatcher/job_life.h"
 #include "service/dispatcher/lease_outbox.h"
 #include "service/dispatcher/prepare.h"
 #include "service/dispatcher/prepare_answers.h"
@@ -19,10 +18,10 @@
 static const Cachew__Range *holding_find(const struct stream *s, const Cachew__Holding *h,
                                          const struct range *x)
 {
-    uint64_t epoch, begin;
-    cw_dp_stream_place(s, x->begin, &epoch, &begin);
+    Cachew__Place at = cw_dp_stream_place(s, x->begin);
     for (size_t i = 0; i < h->n_ranges; i++)
-        if (h->ranges[i]->epoch == epoch && h->ranges[i]->begin == begin && h->ranges[i]->end > begin)
+        if (h->ranges[i]->epoch == at.epoch && h->ranges[i]->begin == at.position &&
+            h->ranges[i]->end > at.position)
             return h->ranges[i];
     return NULL;
 }
@@ -114,18 +113,16 @@ static void worker_note_rates(const struct cw_dispatcher *d, struct worker *w, c
     if (x->from_ns != 0 && seconds < RATED_S)
         return;
     if (x->from_ns != 0) {
-        double misses_per_s = rate_per_second(m->cache_misses, x->from_misses, seconds);
+        double misses_per_s = rate_per_second(m->cache_misses, x->from.cache_misses, seconds);
         x->cpus = rate_per_second(m->cpu_ns, x->from.cpu_ns, 1e9 * seconds);
         x->batches_per_s = rate_per_second(m->n_batches, x->from.n_batches, seconds);
         x->bytes_per_s = rate_per_second(m->n_bytes, x->from.n_bytes, seconds);
-        x->cache_hits_per_s = rate_per_second(m->cache_hits, x->from_hits, seconds);
+        x->cache_hits_per_s = rate_per_second(m->cache_hits, x->from.cache_hits, seconds);
         double lookups_per_s = x->cache_hits_per_s + misses_per_s;
         x->cache_part = lookups_per_s > 0 ? x->cache_hits_per_s / lookups_per_s : NAN;
     }
     x->from_ns = d->now_ns;
     x->from = w->usage;
-    x->from_hits = m->cache_hits;
-    x->from_misses = m->cache_misses;
 }
 
 /* Takes note of the worker's sums for a stream. The first ones after Holdings are not added to the stream's:
@@ -151,7 +148,9 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     w->usage = (struct worker_usage){.cpu_ns = m->cpu_ns,
                                      .memory_bytes = m->memory_bytes,
                                      .n_batches = m->n_batches,
-                                     .n_bytes = m->n_bytes};
+                                     .n_bytes = m->n_bytes,
+                                     .cache_hits = m->cache_hits,
+                                     .cache_misses = m->cache_misses};
     worker_note_rates(d, w, m);
     cw_dp_caching_store(w, m);
     for (size_t i = 0; i < m->n_streams; i++) {
@@ -170,23 +169,6 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
 }
 
 /* ---- messages ---- */
-
-/* Handles Completed. If two runs of a range gave different things, the jobs of the stream fail. */
-static int worker_completed(struct cw_dispatcher *d, struct worker *w, uint64_t id,
-                            const Cachew__Completed *m, struct cw_error *err)
-{
-    struct cw_error why = {0};
-    int r = cw_dp_completed(d, w, id, m, &why);
-    if (r <= 0) {
-        if (r < 0 && err)
-            *err = why;
-        return r;
-    }
-    cw_dp_log(d, true, "%s", why.message);
-    cw_dp_job_fail_all(d, cw_dp_stream_find(d, m->stream.data), &why);
-    cw_dp_peer_done(d, w->peer, id);
-    return 0;
-}
 
 int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
                          struct cw_error *err)
@@ -208,7 +190,7 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
             r = worker_holding(d, w, m->holdings->holdings[i], err);
         return r;
     case CACHEW__ENVELOPE__OF_COMPLETED:
-        return worker_completed(d, w, m->id, m->completed, err);
+        return cw_dp_completed(d, w, m->id, m->completed, err);
     case CACHEW__ENVELOPE__OF_HEARTBEAT:
         return worker_heartbeat(d, w, m->heartbeat, err);
     case CACHEW__ENVELOPE__OF_STREAM_FAILED:
@@ -217,8 +199,6 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
         cw_dp_worker_drain(d, w, WORKER_DRAINS);
         return 0;
     default:
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a worker does not say this (field %d of Envelope) to a dispatcher",
-                            (int)m->of_case);
+        return 1;
     }
 }

@@ -4,6 +4,6 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* Handles a worker's message. */
+/* Handles a worker's message. 1: this role does not send it. */
 int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
                          struct cw_error *err) _must_check_;

@@ -37,15 +37,6 @@ static void claims_note(struct cw_dispatcher *d, const struct party *parties, si
     d->scaler.claims_hash = hash;
 }
 
-/* Returns the sum over all pool indexes. */
-static int claims_sum(const int *workers)
-{
-    int n = 0;
-    for (int i = 0; i < DP_POOL_INDEXES; i++)
-        n += workers[i];
-    return n;
-}
-
 /* Fills in what the job wants by pool index: what its policy wants, as far as there are so many. The rest is
  * wanted of the first pools that have some. */
 static void claims_take_wants(struct party *p, const int *most)
@@ -162,7 +153,6 @@ static void member_dismiss(struct cw_dispatcher *d, struct assignment *t)
     member_leave(d, t);
     if (t->stream->assignments.heap.n + t->stream->assignments.n_shunned > 0 && !t->stream->at_most_once)
         cw_dp_lease_drop_unbegun(d, t);
-    cw_dp_stream_dirty(d, t->stream);
 }
 
 /* Whether a is of less use than b: it serves other streams too, holds fewer ranges, or is the younger worker.
@@ -194,8 +184,8 @@ static void worker_set_shrink(struct cw_dispatcher *d, struct stream *s, const i
             !cw_dp_worker_able(t->worker)) /* a draining worker gives its ranges back by itself */
             member_leave(d, t);
     member_count(s, n);
-    int all = claims_sum(target);
-    for (int ready = cw_dp_worker_set_running(s); all > 0 ? ready > all : claims_sum(n) > 0;) {
+    int all = cw_dp_pools_sum(target);
+    for (int ready = cw_dp_worker_set_running(s); all > 0 ? ready > all : cw_dp_pools_sum(n) > 0;) {
         struct assignment *first = NULL;
         CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
             if (cw_dp_assignment_serves(t) && n[t->worker->pool_index] > target[t->worker->pool_index] &&
@@ -267,7 +257,7 @@ static void worker_set_grow(struct cw_dispatcher *d, struct stream *s, int *n, c
         for (; n[pool] < target[pool] && worker_set_join(d, s, worker_set_candidate(d, s, pool, false));
              n[pool]++)
             any = true;
-    if (claims_sum(n) == 0 && claims_sum(target) > 0 &&
+    if (cw_dp_pools_sum(n) == 0 && cw_dp_pools_sum(target) > 0 &&
         worker_set_join(d, s, worker_set_candidate(d, s, -1, true))) {
         any = true;
         member_count(s, n);

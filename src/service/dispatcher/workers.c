@@ -6,22 +6,20 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "service/dispatcher/map_each.h"
 #include "service/dispatcher/state.h"
 
 struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
 {
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->workers.by_id, id, at));)
-        if (CW_CONTAINER(at, struct worker, by_id)->id == id)
-            return CW_CONTAINER(at, struct worker, by_id);
-    return NULL;
+    return cw_dp_map_next(&d->workers.by_id, id, NULL,
+                          offsetof(struct worker, by_id)); /* the hash is the id */
 }
 
 struct worker *cw_dp_worker_find_incarnation(struct cw_dispatcher *d, const uint8_t incarnation[16])
 {
-    for (struct cw_map_node *at = NULL;
-         (at = cw_map_find(&d->workers.by_incarnation, cw_hash64(incarnation, 16), at));)
-        if (memcmp(CW_CONTAINER(at, struct worker, by_incarnation)->incarnation, incarnation, 16) == 0)
-            return CW_CONTAINER(at, struct worker, by_incarnation);
+    DP_MAP_EACH(w, struct worker, by_incarnation, &d->workers.by_incarnation, cw_hash64(incarnation, 16))
+    if (memcmp(w->incarnation, incarnation, 16) == 0)
+        return w;
     return NULL;
 }
 
@@ -48,32 +46,6 @@ int cw_dp_worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarna
     return 0;
 }
 
-void cw_dp_worker_info_clear(struct worker_info *info)
-{
-    for (size_t i = 0; i < info->n_addresses; i++)
-        free(info->addresses[i]);
-    free(info->addresses);
-    free(info->name);
-    free(info->host);
-    free(info->unix_path);
-    free(info->http);
-    free(info->pool);
-    *info = (struct worker_info){0};
-}
-
-void cw_dp_worker_remove(struct cw_dispatcher *d, struct worker *w)
-{
-    cw_map_remove(&d->workers.by_id, &w->by_id);
-    cw_map_remove(&d->workers.by_incarnation, &w->by_incarnation);
-    cw_link_out(&w->link);
-    d->workers.n--;
-    d->workers.n_awaited -= w->awaited;
-    if (w->peer)
-        w->peer->worker = NULL;
-    cw_dp_worker_info_clear(&w->info);
-    free(w);
-}
-
 bool cw_dp_worker_able(const struct worker *w)
 {
     return w->ready && w->leaving == WORKER_STAYS;
@@ -81,12 +53,17 @@ bool cw_dp_worker_able(const struct worker *w)
 
 bool cw_dp_worker_full(const struct worker *w)
 {
-    return w->room.short_of_memory || (w->room.max_streams > 0 && w->room.n_streams >= w->room.max_streams);
+    return w->room.short_of_memory || (w->info->max_streams > 0 && w->room.n_streams >= w->info->max_streams);
 }
 
 Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w)
 {
-    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address),     .worker = w->id,
-                                   .host = w->info.host,           .unix_path = w->info.unix_path,
-                                   .addresses = w->info.addresses, .n_addresses = w->info.n_addresses};
+    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address),      .worker = w->id,
+                                   .host = w->last_peer->host,      .unix_path = w->info->unix_path,
+                                   .addresses = w->info->addresses, .n_addresses = w->info->n_addresses};
+}
+
+const char *cw_dp_worker_place(const struct worker *w)
+{
+    return w->info->n_addresses > 0 ? w->info->addresses[0] : w->info->unix_path;
 }

@@ -10,18 +10,8 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* What a worker registered with; all texts are owned. */
-struct worker_info {
-    char *name, *host, *unix_path, *http, *pool; /* NULL: known from the journal only */
-    char **addresses;
-    size_t n_addresses;
-    uint32_t pid, cpu_budget;
-    uint64_t memory; /* bytes */
-};
-
 /* Whether the worker can have one more stream. */
 struct worker_room {
-    uint32_t max_streams; /* 0: any number */
     uint32_t n_streams;   /* that it serves or was requested to prepare */
     size_t asked_bytes;   /* of pipelines in Prepare requests that it has not answered */
     bool turned_away;     /* a pipeline waits until asked_bytes is less */
@@ -30,14 +20,13 @@ struct worker_room {
 
 /* Sums of the last heartbeat. */
 struct worker_usage {
-    uint64_t cpu_ns, memory_bytes, n_batches, n_bytes;
+    uint64_t cpu_ns, memory_bytes, n_batches, n_bytes, cache_hits, cache_misses;
 };
 
 /* What a worker does per second, between two heartbeats. */
 struct worker_rates {
     uint64_t from_ns; /* when the earlier heartbeat came; 0: there is none */
     struct worker_usage from;
-    uint64_t from_hits, from_misses; /* of the cache */
     double cpus, batches_per_s, bytes_per_s, cache_hits_per_s;
     double cache_part; /* elements read from the cache, of those looked up in it; NAN: none were */
 };
@@ -59,8 +48,9 @@ struct worker {
     struct cw_link link;
     uint64_t id;
     uint8_t incarnation[16];
-    struct cw_peer *peer; /* NULL: gone */
-    struct worker_info info;
+    struct cw_peer *peer;      /* NULL: gone */
+    Cachew__Register *info;    /* as it registered last. NULL: it is known from the journal only */
+    struct cw_peer *last_peer; /* the connection of `info`, a reference: its name and host */
     struct worker_room room;
     struct worker_usage usage;
     struct worker_rates rates;
@@ -92,10 +82,8 @@ struct worker *cw_dp_worker_find_incarnation(struct cw_dispatcher *d, const uint
 /* Adds a worker without a connection. */
 int cw_dp_worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarnation[16], struct worker **ret,
                      struct cw_error *err) _must_check_;
-/* Removes the worker, which has no assignment, from the table and frees it. */
-void cw_dp_worker_remove(struct cw_dispatcher *d, struct worker *w);
-/* Frees the texts and empties the struct. */
-void cw_dp_worker_info_clear(struct worker_info *info);
+/* The address of a worker that has registered, for people. */
+const char *cw_dp_worker_place(const struct worker *w);
 bool cw_dp_worker_able(const struct worker *w);                     /* ready, and stays */
 bool cw_dp_worker_full(const struct worker *w);                     /* no further stream fits */
 Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w); /* borrows from w */

@@ -1,10 +1,10 @@
 #include "service/fleet/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <mntent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/macro.h"
+#include "base/fd.h"
+#include "base/machine.h"
 
 /* A group that has used its part of a period stands still until the next one. 50 ms, so that a throttled
  * worker still answers. */
@@ -25,46 +26,36 @@ struct cw_cgroup {
     int entry;
 };
 
-/* Returns whether a comma-separated list has a word. */
-static bool cgroup_has_word(const char *list, const char *word)
-{
-    size_t size = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
-        if (strncmp(at, word, size) == 0 && (at[size] == '\0' || at[size] == ',' || at[size] == '\n'))
-            return true;
-    return false;
-}
-
 /* Finds where the groups of version 1's cpu controller, or (2) of version 2 are mounted. */
 static bool cgroup_find_mount(int version, char mount[PATH_MAX])
 {
-    char line[2 * PATH_MAX], path[PATH_MAX], type[64], options[PATH_MAX];
     bool found = false;
-    FILE *f = fopen("/proc/self/mounts", "re");
-    while (f && !found && fgets(line, sizeof(line), f))
-        if (sscanf(line, "%*s %4095s %63s %4095s", path, type, options) == 3)
-            found = version == 1 ? strcmp(type, "cgroup") == 0 && cgroup_has_word(options, "cpu")
-                                 : strcmp(type, "cgroup2") == 0;
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    for (const struct mntent *m; f && !found && (m = getmntent(f));) {
+        found = version == 1 ? strcmp(m->mnt_type, "cgroup") == 0 && hasmntopt(m, "cpu")
+                             : strcmp(m->mnt_type, "cgroup2") == 0;
+        snprintf(mount, PATH_MAX, "%s", m->mnt_dir);
+    }
     if (f)
-        fclose(f);
-    if (found)
-        snprintf(mount, PATH_MAX, "%s", path);
+        endmntent(f);
     return found;
 }
 
-/* Finds the group that this process is in; "" if that is not known. */
+/* Finds the group that this process is in, by a line ID:CONTROLLER,CONTROLLER:PATH; "" if that is not known.
+ */
 static void cgroup_find_own(int version, char own[PATH_MAX])
 {
     char line[2 * PATH_MAX];
     FILE *f = fopen("/proc/self/cgroup", "re");
     own[0] = '\0';
     while (f && fgets(line, sizeof(line), f)) {
-        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = '\0';
-        path[strcspn(path, "\n")] = '\0';
-        if (version == 1 ? cgroup_has_word(controllers + 1, "cpu") : controllers[1] == '\0')
+        char *rest = line;
+        (void)strsep(&rest, ":");
+        char *controllers = strsep(&rest, ":"), *path = strsep(&rest, "\n");
+        bool found = path && version == 2 && !*controllers;
+        for (char *name; path && version == 1 && (name = strsep(&controllers, ","));)
+            found |= strcmp(name, "cpu") == 0;
+        if (found)
             snprintf(own, PATH_MAX, "%s", strcmp(path, "/") == 0 ? "" : path);
     }
     if (f)
@@ -122,11 +113,8 @@ int cw_cgroup_admit(const char *path)
 {
     char name[PATH_MAX + 64], type[64] = "";
     snprintf(name, sizeof(name), "%s/cgroup.type", path);
-    FILE *f = fopen(name, "re");
-    if (!f)
+    if (cw_read_line(name, type, sizeof(type)) < 0)
         return -1;
-    (void)!fgets(type, sizeof(type), f);
-    fclose(f);
     return strncmp(type, "domain invalid", strlen("domain invalid")) == 0
                ? cgroup_write(path, "cgroup.type", "threaded")
                : 0;
@@ -186,7 +174,7 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
 /* Removes groups of ended processes, `PREFIX-PID-...`, below one parent. A group with processes stays. */
 static void cgroup_sweep(const char *parent, const char *prefix)
 {
-    DIR *folder = opendir(parent);
+    _cleanup_(cw_closedirp) DIR *folder = opendir(parent);
     const struct dirent *e;
     size_t size = strlen(prefix);
     while (folder && (e = readdir(folder))) {
@@ -197,8 +185,6 @@ static void cgroup_sweep(const char *parent, const char *prefix)
         if (pid > 0 && *end == '-' && (pid == getpid() || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
             (void)unlinkat(dirfd(folder), e->d_name, AT_REMOVEDIR);
     }
-    if (folder)
-        closedir(folder);
 }
 
 void cw_cgroup_sweep(const char *prefix)

@@ -55,8 +55,7 @@ struct cw_fleet {
     uint64_t open_ns;    /* when the connection was opened last; 0: never */
     uint64_t away_ns;    /* when it was logged last that it can't be reached; 0: not since it was there */
     uint64_t taken_ns;   /* since when it is refused, as another one has the pool; 0: it is not */
-    struct cw_timer *reconnect, *retry;
-    struct cw_post post; /* to settle */
+    struct cw_timer *reconnect, *settle;
     struct cw_link units;
     uint32_t wanted;
     uint32_t wanted_failing; /* most units wanted while they failed: the dispatcher wants no more than the
@@ -71,9 +70,7 @@ struct cw_fleet {
     void *empty_arg;
 };
 
-static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...) _printf_(3, 4);
-
-static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
+static void _printf_(3, 4) fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
 {
     char text[600];
     CW_FORMAT(text, format);
@@ -148,7 +145,7 @@ static void unit_on_ended(void *arg, const char *why)
         fleet_note_failure(f, why);
     cw_link_out(&u->link);
     free(u);
-    cw_loop_post(f->o.loop, &f->post);
+    cw_timer_start(f->settle, 1, 0);
 }
 
 static int unit_start(struct cw_fleet *f, struct cw_error *err)
@@ -239,7 +236,7 @@ static void fleet_settle(void *arg)
         }
     }
     if (late || f->n_failures)
-        cw_timer_start(f->retry, late ? LATE_NS : CW_MAX(f->next_start_ns, now + AGE_NS) - now, 0);
+        cw_timer_start(f->settle, late ? LATE_NS : CW_MAX(f->next_start_ns, now + AGE_NS) - now, 0);
     fleet_send_pool(f);
 }
 
@@ -258,15 +255,16 @@ static void fleet_on_present(struct cw_fleet *f, const Cachew__Present *m)
 {
     uint64_t now = cw_now_ns();
     f->presence_known = true;
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
+        if (!u->missing_ns)
+            u->missing_ns = now;
     for (size_t i = 0; i < m->n_names; i++) {
         struct unit *u = fleet_find(f, m->names[i]);
         if (u) {
             u->came = true;
-            u->missing_ns = UINT64_MAX; /* present, until the loop below */
+            u->missing_ns = 0;
         }
     }
-    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
-        u->missing_ns = u->missing_ns == UINT64_MAX ? 0 : u->missing_ns ? u->missing_ns : now;
 }
 
 static void fleet_on_want(struct cw_fleet *f, const Cachew__Want *m)
@@ -281,7 +279,7 @@ static void fleet_on_want(struct cw_fleet *f, const Cachew__Want *m)
     }
     if (m->present)
         fleet_on_present(f, m->present);
-    cw_loop_post(f->o.loop, &f->post);
+    cw_timer_start(f->settle, 1, 0);
 }
 
 static int fleet_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
@@ -348,7 +346,7 @@ static void fleet_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struc
     f->conn = NULL;
     f->open = f->presence_known = false;
     if (f->ending) {
-        cw_loop_post(f->o.loop, &f->post);
+        cw_timer_start(f->settle, 1, 0);
         return;
     }
     bool refused = fleet_is_refused(f, why);
@@ -393,15 +391,13 @@ int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct
     snprintf(f->prefix, sizeof(f->prefix), "%.64s-%02x%02x%02x%02x-", o->pool, f->incarnation[0],
              f->incarnation[1], f->incarnation[2], f->incarnation[3]);
     f->backoff_ns = RECONNECT_FIRST_NS;
-    f->post = (struct cw_post){.fn = fleet_settle, .arg = f};
     cw_list_init(&f->units);
     o->provisioner->ended = unit_on_ended;
     int r = cw_timer_new(o->loop, fleet_connect, f, &f->reconnect, err);
     if (r >= 0)
-        r = cw_timer_new(o->loop, fleet_settle, f, &f->retry, err);
+        r = cw_timer_new(o->loop, fleet_settle, f, &f->settle, err);
     if (r < 0) {
-        if (f->reconnect)
-            cw_timer_free(f->reconnect);
+        cw_timer_free(f->reconnect);
         free(f);
         return r;
     }
@@ -422,7 +418,7 @@ void cw_fleet_end(struct cw_fleet *f, bool now, void (*empty)(void *arg), void *
     }
     if (f->conn)
         cw_conn_close(f->conn, NULL);
-    cw_loop_post(f->o.loop, &f->post);
+    cw_timer_start(f->settle, 1, 0);
 }
 
 struct cw_fleet *cw_fleet_free(struct cw_fleet *f)
@@ -430,8 +426,7 @@ struct cw_fleet *cw_fleet_free(struct cw_fleet *f)
     if (!f)
         return NULL;
     cw_timer_free(f->reconnect);
-    cw_timer_free(f->retry);
-    cw_loop_unpost(f->o.loop, &f->post);
+    cw_timer_free(f->settle);
     f->o.provisioner->ops->free(f->o.provisioner);
     free(f);
     return NULL;

@@ -143,7 +143,7 @@ static void local_free(struct cw_provisioner *p)
 }
 
 static const struct cw_provisioner_ops local_ops = {
-    .name = "local", .start = local_start, .end = local_end, .free = local_free};
+    .start = local_start, .end = local_end, .free = local_free};
 
 int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret, struct cw_error *err)
 {

@@ -15,7 +15,6 @@
 struct cw_provisioner;
 
 struct cw_provisioner_ops {
-    const char *name;
     /* Begins to make a unit. *ret is its handle, which stays the provisioner's until `ended`. Copies `name`.
      */
     int (*start)(struct cw_provisioner *p, const char *name, void *unit_of_fleet, void **ret,
