@@ -132,7 +132,6 @@ int cw_remote_new(const struct cw_compiled *c, const struct cw_remote_options *o
                                   .main = true},
                          .from.epoch = o->first_epoch,
                          .run.finished = o->first_epoch >= o->epochs,
-                         .pace.sums = {CW_MESSAGE(pace)},
                          .window.credits = o->credits};
     cw_list_init(&r->fetches.list);
     cw_list_init(&r->courses);

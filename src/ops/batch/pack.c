@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "pipeline/pipeline.h"
 
 struct pack {

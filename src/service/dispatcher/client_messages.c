@@ -191,12 +191,12 @@ static void client_note_pace(struct cw_dispatcher *d, struct rank *r, const Cach
 {
     const struct cw_pace p = r->pace.now;
     struct cw_pace now = {.n = (double)m->n,
-                       .step_s = m->step_s,
-                       .step_sq = m->step_sq,
-                       .wait_s = m->wait_s,
-                       .wait_sq = m->wait_sq,
-                       .late = (double)m->late,
-                       .ready = (double)m->ready};
+                          .step_s = m->step_s,
+                          .step_sq = m->step_sq,
+                          .wait_s = m->wait_s,
+                          .wait_sq = m->wait_sq,
+                          .late = (double)m->late,
+                          .ready = (double)m->ready};
     if (now.n >= p.n && now.step_s >= p.step_s && now.step_sq >= p.step_sq && now.wait_s >= p.wait_s &&
         now.wait_sq >= p.wait_sq && now.late >= p.late && now.ready >= p.ready && now.step_s < 1e18 &&
         now.wait_s < 1e18 && now.step_sq < 1e18 && now.wait_sq < 1e18)
