@@ -74,7 +74,6 @@ int main(int argc, char **argv)
     struct cw_error err = {0};
     _cleanup_free_ char *token = NULL;
     json_t *result = NULL;
-    int n_args;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &n_workers, "N", "simulated workers (default 128)", .min = 1, .max = 10000},
         {"in-flight", CLI_COUNT, &in_flight, "N",
@@ -89,8 +88,8 @@ int main(int argc, char **argv)
         CLI_TOKEN_OPTION(&credentials),
         {0},
     };
-    int r = cli_parse(&load_verb, options, argc, argv, &n_args, &err);
-    if (r == 1)
+    int r = cli_parse(&load_verb, options, argc, argv, &err);
+    if (r == CLI_HELP)
         return 0;
     if (r >= 0)
         r = cli_credentials_token(&credentials, &token, &err);

@@ -88,8 +88,7 @@ static void stored_pace(const json_t *profile, const char *key, struct pace *ret
     pace_scale(ret, fmax(STORED_NS / (v[0] + v[1]), KNOWN_ROWS));
 }
 
-/* Takes over what earlier runs measured of v, and of no cache point, from JSON; NULL: nothing. */
-static void variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text)
+void cw_cache_variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text)
 {
     json_auto_t *profile = text ? json_loads(text, 0, NULL) : NULL;
     double bytes;
@@ -219,7 +218,7 @@ int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err)
     for (unsigned k = 1; k < stats->n && r->options.adaptive && status >= 0; k++) {
         struct cw_cached *cached = variant_cached(r, &stats->variants[k]);
         _cleanup_free_ char *text = cached ? cw_cached_profile(cached) : NULL;
-        variant_recall(&stats->variants[0], &stats->variants[k], text);
+        cw_cache_variant_recall(&stats->variants[0], &stats->variants[k], text);
     }
     return status;
 }

@@ -58,3 +58,5 @@ uint64_t cw_cache_stats_patience(const struct cw_runner *r, const struct block *
 void cw_cache_stats_measured(struct cw_runner *r, const struct block *b);
 /* Counts positions of an epoch that were looked up under a variant, and those that were found. */
 void cw_cache_variant_looked(struct cache_variant *v, uint64_t epoch, uint64_t looked, uint64_t found);
+/* Takes over what earlier runs measured of v, and of no cache point, from JSON; NULL: nothing. */
+void cw_cache_variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text);

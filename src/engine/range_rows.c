@@ -201,6 +201,7 @@ uint64_t cw_runner_rows_most(struct cw_runner *r)
     for (unsigned k = 0; k < c->n_buckets; k++)
         size = CW_MIN(size, c->bucket_sizes[k]);
     CW_GUARD(&r->sched.mutex);
-    uint64_t most = size * CW_MAX(r->memory.max_assemblies / 4, 1u);
-    return CW_MIN(most, UINT64_C(1) << 20);
+    uint64_t most = size * CW_MAX(r->memory.max_assemblies / 4, 1u), group = CW_MAX(c->group, UINT64_C(1));
+    most = CW_MIN(most, UINT64_C(1) << 20) / group * group;
+    return CW_MAX(most, group); /* ranges begin at multiples of the group */
 }
