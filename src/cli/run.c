@@ -153,6 +153,7 @@ static int run_loop(struct run *x, struct cw_error *err)
             break;
         cli_counts_add(&x->counts, b);
         r = cli_outputs_add(&x->outputs, x->common.local.compiled, b, (unsigned)x->ranks.rank, nth, err);
+        cw_iterator_hashed(x->common.local.iterator, x->outputs.sum);
         cw_iterator_release(x->common.local.iterator, b);
         if (r >= 0 && x->state && x->state_every && x->counts.n_batches % x->state_every == 0)
             r = state_write(x, err);

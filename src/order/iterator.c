@@ -312,6 +312,12 @@ void cw_iterator_leave(struct cw_iterator *it)
         it->producer->ops->leave(it->producer);
 }
 
+void cw_iterator_hashed(struct cw_iterator *it, struct cw_hash128 digest)
+{
+    if (it->producer->ops->hashed)
+        it->producer->ops->hashed(it->producer, digest);
+}
+
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret)
 {
     it->producer->ops->profile(it->producer, ret);

@@ -42,6 +42,8 @@ void cw_iterator_accept(struct cw_iterator *it);
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
                      struct cw_error *err) _must_check_;
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
+/* Notes the digest of the batches that were hashed so far: a service shows it. */
+void cw_iterator_hashed(struct cw_iterator *it, struct cw_hash128 digest);
 /* Ends the work of the producer. Only cw_iterator_release, for batches that are held, and cw_iterator_free
  * may follow. */
 void cw_iterator_leave(struct cw_iterator *it);

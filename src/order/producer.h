@@ -7,6 +7,7 @@
  * has changed then, and the call may be made again.
  */
 #pragma once
+#include "base/hash.h"
 #include "base/tuned.h"
 #include "engine/assembly.h"
 #include "engine/entry.h"
@@ -68,6 +69,8 @@ struct cw_producer_ops {
     void (*interrupt)(struct cw_producer *p, bool on);          /* any thread */
     /* The iterator needs nothing before this cursor any more. NULL: not needed. */
     void (*passed)(struct cw_producer *p, const struct cw_cursor *from);
+    /* The digest of the batches that the consumer has hashed. NULL: not needed. */
+    void (*hashed)(struct cw_producer *p, struct cw_hash128 digest);
     /* any thread; ret as for cw_runner_profile */
     void (*profile)(struct cw_producer *p, struct cw_profile *ret);
     void (*fused)(struct cw_producer *p, unsigned *ret);

@@ -78,9 +78,10 @@ static void dispatcher_send_progress(struct remote *r, uint64_t now)
     Cachew__Pace pace = {
         CW_MESSAGE(pace),    .n = (uint64_t)p->n,   .late = (uint64_t)p->late, .ready = (uint64_t)p->ready,
         .step_s = p->step_s, .step_sq = p->step_sq, .wait_s = p->wait_s,       .wait_sq = p->wait_sq};
-    Cachew__Progress m = {CW_MESSAGE(progress),   .from = &from,  .n_batches = r->n_batches,
-                          .wait_ns = w->total_ns, .g = r->from.g, .n_lost = r->n_lost,
-                          .waiting = w->active,   .pace = &pace};
+    Cachew__Progress m = {
+        CW_MESSAGE(progress), .from = &from,       .n_batches = r->n_batches, .wait_ns = w->total_ns,
+        .g = r->from.g,       .n_lost = r->n_lost, .digest_lo = r->digest.lo, .digest_hi = r->digest.hi,
+        .waiting = w->active, .pace = &pace};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PROGRESS, .progress = &m};
     cw_dispatcher_send(d, &e);
     d->last_report_ns = now;

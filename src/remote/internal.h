@@ -71,6 +71,7 @@ struct remote {
     struct cw_op_profile *ops;      /* by position: of operators on batches that are joined here */
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's thread adds to it, without the mutex */
     struct shm_loan *released;      /* to be returned to workers */
+    struct cw_hash128 digest;       /* of the batches that the consumer has hashed */
 
     /* Connections. The loop's thread. */
     struct remote_loop loop;

@@ -253,6 +253,13 @@ static void remote_fused(struct cw_producer *base, unsigned *ret)
         ret[i] = i;
 }
 
+static void remote_hashed(struct cw_producer *base, struct cw_hash128 digest)
+{
+    struct remote *r = remote_of(base);
+    CW_GUARD(&r->mutex);
+    r->digest = digest;
+}
+
 static void remote_tuned(struct cw_producer *base, struct cw_tuned_log *ret)
 {
     struct remote *r = remote_of(base);
@@ -304,6 +311,7 @@ const struct cw_producer_ops cw_remote_ops = {
     .release = remote_release,
     .interrupt = remote_interrupt,
     .passed = remote_passed,
+    .hashed = remote_hashed,
     .profile = remote_profile,
     .fused = remote_fused,
     .tuned = remote_tuned,

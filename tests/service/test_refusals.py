@@ -161,7 +161,9 @@ def test_jobs_and_workers(bench):
         ] == "ready"
     for r in ranks:
         r.finish()
-    bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")
+    jobs = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")
+    digests = [int(part.result["digest"], 16) for r in ranks for part in r.parts()]
+    assert jobs[0]["digest_so_far"] == f"{sum(digests) % 2**128:032x}"
 
 
 def test_ready_lines(bench):
