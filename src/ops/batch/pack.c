@@ -10,7 +10,7 @@ struct pack {
     size_t length; /* tokens of a row */
     uint64_t window;
     bool split, separates, raises;
-    uint8_t pad[8], separator[8]; /* in the component's dtype */
+    _Alignas(uint64_t) uint8_t pad[8], separator[8]; /* in the component's dtype */
 };
 
 enum { PACK_TOKENS, PACK_SEGMENTS, PACK_POSITIONS }; /* output ports */
