@@ -52,7 +52,8 @@ struct cw_fault { /* why a row failed */
 
 struct cw_expansion { /* what flat_map makes of a block: its rows from then on */
     size_t n;
-    /* rows of the block, ascending; each has at least one here, dropped where it gave no element */
+    /* Rows of the block, ascending. One that gave no element has a row here, dropped, if a fault may name it.
+     */
     const uint32_t *origin;
     uint8_t *status;
     struct cw_column *columns; /* by value number */
@@ -62,6 +63,7 @@ struct cw_block {
     size_t n;                  /* rows */
     uint8_t *status;           /* n of enum cw_row_status */
     bool all_ok;               /* every status is CW_ROW_OK: lets loops skip the check */
+    bool noted, failed;        /* earlier faults name rows that are OK; rows that are not */
     struct cw_column *columns; /* by value number; immutable once written */
     size_t n_values;           /* columns */
     /* by value number: where the rows of this value go in the batch, row after row; NULL: nowhere known */

@@ -59,7 +59,13 @@ static void trial_note_staged(const struct trial *t, const struct cw_exec *x, st
     }
 }
 
-/* Computes one element. An element that fails has taken what it took until then. */
+/* Positions that are computed together at least. */
+static uint64_t trial_unit(const struct trial *t)
+{
+    return CW_MAX(t->r->compiled->group, UINT64_C(1));
+}
+
+/* Computes one element, or one group. An element that fails has taken what it took until then. */
 static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct cw_error *err)
 {
     const struct cw_exec_env *env = &t->r->env;
@@ -72,8 +78,8 @@ static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct 
                         .program = &env->compiled->programs[leaf],
                         .variant = &env->uncached[leaf],
                         .at = at,
-                        .n_refs = 1,
-                        .block.n = 1};
+                        .n_refs = CW_MIN(trial_unit(t), t->plan.n - at)};
+    x.block.n = x.n_refs;
     cw_arena_init(&x.arena, &t->budget);
     x.arena.exact = true;
     size_t before = atomic_load(&t->budget.used);
@@ -109,7 +115,7 @@ static void trial_elements(struct trial *t, struct sample *s)
     uint64_t n = CW_MIN(CW_MIN(t->plan.n, t->r->compiled->batch_size), SAMPLES_MOST),
              until_ns = cw_cost_now_ns() + SAMPLES_NS;
     int status = trial_plan(t, s, &err);
-    for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_cost_now_ns() < until_ns); i++)
+    for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_cost_now_ns() < until_ns); i += trial_unit(t))
         status = trial_element(t, i, s, &err);
 }
 
@@ -136,6 +142,7 @@ static void estimate_sample(struct cw_runner *r, const struct cw_place *at, stru
     if (!t)
         return;
     uint64_t most = q->needs_load ? q->piece_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
+    most = CW_MAX(most, r->compiled->group);
     *t = (struct trial){.r = r,
                         .plan = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position)}};
     cw_budget_init(&t->budget, (size_t)SAMPLE_SHARE(cw_memory_total()));

@@ -127,6 +127,8 @@ static int exec_take_faults(struct cw_exec *x, struct cw_counts *t, struct cw_bl
         if (!f)
             return cw_error_nomem(err, sizeof(*f), "an error");
         c->faults = from->next;
+        x->block.noted |= from->note;
+        x->block.failed |= !from->note;
         *f = (struct cw_exec_fault){
             .next = x->faults, .row = map ? map[from->row] : from->row, .op = from->op, .note = from->note};
         snprintf(f->message, sizeof(f->message), "%s", from->message);

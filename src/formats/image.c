@@ -88,7 +88,7 @@ static int image_run(struct cw_image *im, const struct cw_rect *want, const stru
     struct cw_arena_mark mark = cw_arena_mark(arena);
     size_t scratch = CW_ALIGN_UP(job.scratch_bytes, 64);
     job.scratch = cw_arena_alloc(arena, scratch + (size_t)want->w * image_pixel_bytes(im) + rows->slack, err);
-    job.converted = job.scratch + scratch;
+    job.converted = job.scratch ? job.scratch + scratch : NULL;
     r = job.scratch ? im->codec->decode(im, &job, err) : err ? err->status : CW_E_MEMORY;
     cw_arena_release(arena, mark);
     cw_arena_unreserve(arena, job.library_bytes);

@@ -95,7 +95,7 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
     if (!it)
         return NULL;
     if (it->own)
-        it->producer->ops->release(it->producer, it->own);
+        cw_iterator_release(it, it->own);
     if (it->pending)
         it->producer->ops->drop(it->producer, it->pending);
     cw_iterator_free(it->again); /* first: it may use this producer */

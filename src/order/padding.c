@@ -48,8 +48,11 @@ int cw_padding_take(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
     }
     if (r > 0)
         r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
-    if (r < 0)
+    if (r < 0) { /* the next call begins anew: the batch may be accepted already */
+        if (r != CW_E_DEADLINE && r != CW_E_INTERRUPTED)
+            cw_iterator_free(CW_LOCKED(&it->mutex, CW_STEAL(it->again)));
         return r;
+    }
     copy->epoch = epoch;
     copy->g = g;
     copy->flags |= CW_RECORD_PADDING;

@@ -122,13 +122,25 @@ static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t
     }
 }
 
+/* Number of rows of the expansion that a row of the block has. The first of a window always has one. */
+static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const uint32_t *given, size_t row)
+{
+    bool first = row == 0 || pack_window_of(p, b, row - 1) != pack_window_of(p, b, row);
+    bool named = b->status[row] == CW_ROW_OK ? b->noted : b->failed || b->faults;
+    return given[row] ? given[row] : first || named;
+}
+
 /* Room for the rows of the block, `given` of each row. */
 static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_t *given,
                        struct cw_expansion **ret, struct cw_error *err)
 {
+    const struct pack *p = op->state;
     size_t n = 0;
     for (size_t row = 0; row < b->n; row++)
-        n += CW_MAX(given[row], 1);
+        n += pack_rows_of(p, b, given, row);
+    if (n > UINT32_MAX)
+        return cw_error_set(err, CW_E_DATA, "%zu rows are made of %zu elements: expected at most 2^32 - 1", n,
+                            b->n);
     struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
     uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
     uint8_t *status = cw_block_alloc(b, n, err);
@@ -137,7 +149,7 @@ static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_
         return err->status;
     memset(columns, 0, b->n_values * sizeof(*columns));
     for (size_t row = 0, at = 0; row < b->n; row++)
-        for (uint32_t i = 0; i < CW_MAX(given[row], 1); i++, at++) {
+        for (size_t i = pack_rows_of(p, b, given, row); i > 0; i--, at++) {
             origin[at] = (uint32_t)row;
             status[at] = given[row]                    ? CW_ROW_OK
                          : b->status[row] == CW_ROW_OK ? CW_ROW_DROPPED
@@ -170,7 +182,7 @@ static int pack_run(const struct cw_op *op, struct cw_block *b, struct cw_error 
         size_t before = r.n;
         if (!failed)
             pack_window(op, b, from, end, &r);
-        given[from] = (uint32_t)(r.n - before);
+        given[from] = (uint32_t)CW_MIN(r.n - before, UINT32_MAX);
     }
     int status = pack_expand(op, b, given, &e, err);
     if (status < 0)
@@ -183,7 +195,8 @@ static int pack_run(const struct cw_op *op, struct cw_block *b, struct cw_error 
         r.positions = (int32_t *)(void *)e->columns[op->out[PACK_POSITIONS].value].data + at * p->length;
         if (!failed)
             pack_window(op, b, from, end, &r);
-        at += end - from - 1 + CW_MAX(given[from], 1);
+        for (size_t row = from; row < end; row++)
+            at += pack_rows_of(p, b, given, row);
     }
     b->expansion = e;
     return 0;
@@ -196,7 +209,9 @@ static int pack_bind_token(const struct cw_op *op, const char *name, enum cw_dty
     int64_t value = cw_attr_int_at(op, name, 0), back = 0;
     cw_convert(CW_INT64, dtype, ret, &value, 1);
     cw_convert(dtype, CW_INT64, &back, ret, 1);
-    return back == value ? 0 : cw_attr_error(op, name, err, "a value of %s", cw_dtype_name(dtype));
+    return back == value && (value >= 0 || cw_dtype_is_signed(dtype))
+               ? 0
+               : cw_attr_error(op, name, err, "a value of %s", cw_dtype_name(dtype));
 }
 
 static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)

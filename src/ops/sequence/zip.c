@@ -1,9 +1,11 @@
 /* zip: its inputs side by side. A source whose records are made of one record of each input: `load` finds and
  * reads them when positions are planned, `produce` runs the inputs' sources on them. */
+#include "base/clock.h"
 #include "base/hash.h"
 #include "dataset/seq.h"
 #include "ops/source/keyed_source.h"
 #include "pipeline/roles.h"
+#include "storage/file.h"
 
 struct zip {
     struct cw_keyed_source base;
@@ -17,16 +19,24 @@ struct zipped {
     struct cw_tensor raw; /* its bytes; empty where the source computes it */
 };
 
-static int zip_read(const struct cw_source *s, uint64_t row, struct cw_arena *arena, struct cw_tensor *ret,
-                    struct cw_error *err)
+/* Reads n records, and checks that their files are as they were indexed. */
+static int zip_read(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
+                    struct cw_tensor *ret, struct cw_error *err)
 {
-    struct cw_extent e;
-    int r = s->ops->locate(s, row, &e, err);
-    if (r < 0)
-        return r;
-    void *data = cw_arena_alloc(arena, e.length, err);
-    *ret = (struct cw_tensor){.data = data, .size = e.length};
-    return data ? cw_extent_read(&e, data, false, err) : err->status;
+    struct cw_extent *e = cw_arena_alloc(arena, n * sizeof(*e), err);
+    int r = e ? 0 : err->status;
+    for (size_t i = 0; i < n && r >= 0; i++) {
+        r = s->ops->locate(s, rows[i], &e[i], err);
+        void *data = r < 0 ? NULL : cw_arena_alloc(arena, e[i].length, err);
+        if (r >= 0)
+            r = data ? cw_extent_read(&e[i], data, false, err) : err->status;
+        if (r >= 0)
+            ret[i] = (struct cw_tensor){.data = data, .size = e[i].length};
+    }
+    uint64_t read_ns = cw_now_ns();
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = cw_file_check(e[i].file, read_ns, false, err);
+    return r;
 }
 
 /* Finds the rows of input k at the positions of a request, and reads them. `refs`, `rows` and `raw` are
@@ -40,12 +50,12 @@ static int zip_load_input(const struct zip *z, const struct cw_load *l, struct c
     for (size_t i = 0; i < l->n; i++)
         refs[i] = cw_ref_at(l->rows[i], l->passes[i]);
     int r = cw_epoch_lookup(e, z->inputs->root->children[k], refs, l->n, err);
-    for (size_t i = 0; i < l->n && r >= 0; i++) {
+    for (size_t i = 0; i < l->n; i++) {
         rows[i] = refs[i].row;
         raw[i] = (struct cw_tensor){0};
-        if (s->ops->locate)
-            r = zip_read(s, rows[i], l->arena, &raw[i], err);
     }
+    if (r >= 0 && s->ops->locate)
+        r = zip_read(s, rows, l->n, l->arena, raw, err);
     own.rows = rows;
     if (r >= 0 && s->ops->load)
         r = s->ops->load(s, &own, raw, err);

@@ -272,12 +272,14 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
  * until all were read. */
 static void damaged_end_jobs(struct cw_dispatcher *d)
 {
-    struct cw_error why;
+    struct cw_error why = {0};
     cw_error_set(
         &why, CW_E_DATA,
         "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known "
         "any more");
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list) {
+    /* no CW_LIST_EACH: the end of a job may free the oldest one that is over, which may be the next */
+    for (struct cw_link *at = d->jobs.list.next; at != &d->jobs.list; at = at->next) {
+        struct job *j = CW_CONTAINER(at, struct job, link);
         const struct stream *s = j->stream;
         if (cw_dp_job_over(j) || (s && !s->damaged && !(s->at_most_once && d->journal.ranges_lost)))
             continue;

@@ -116,7 +116,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
 void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {
     struct worker *w = p->worker;
-    if (p->state == PEER_GONE || !w)
+    if (p->state != PEER_OPEN || !w)
         return;
     Cachew__Registered r = {CW_MESSAGE(registered), .worker = w->id};
     cw_dp_peer_send(d, p,

@@ -182,10 +182,10 @@ void cw_answers_send(struct cw_worker_stream *s, struct cw_answer *a)
     struct cw_error err = {0};
     struct cw_traced traced = {0};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = a->re};
-    bool data = a->kind == CW_ANSWER_BATCH || a->kind == CW_ANSWER_PART;
+    bool data = cw_answer_has_rows(a);
     uint64_t requested_ns = a->requested_ns;
     a->delivery.stream = s;
-    all->n_out++;
+    all->n_out += data;
     if (!c->conn || c->closing) {
         cw_delivery_free(a);
         return;

@@ -42,7 +42,7 @@ void cw_delivery_free(void *answer)
         cw_budget_give(&all->handed_out, a->bytes);
     if (!a->delivery.loan)
         cw_client_give_room(c, a->bytes);
-    all->n_out--;
+    all->n_out -= cw_answer_has_rows(a);
     cw_answer_free(a); /* with it the client may go */
     cw_common_changed(all->common);
 }

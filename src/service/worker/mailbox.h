@@ -113,6 +113,12 @@ struct cw_answer {
     struct cw_delivery delivery; /* the loop's thread only */
 };
 
+/* Whether it brings a batch or rows of one. */
+static inline bool cw_answer_has_rows(const struct cw_answer *a)
+{
+    return a->kind == CW_ANSWER_BATCH || a->kind == CW_ANSWER_PART;
+}
+
 /* Returns a copy of x, with peer, id, range and `at` of the request that it answers (NULL: none). NULL: out
  * of memory, and what x points to is still the caller's. */
 struct cw_answer *cw_answer_new(const struct cw_request *r, const struct cw_answer *x);
