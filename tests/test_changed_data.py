@@ -72,6 +72,10 @@ SOURCES = {
     "tar-gzip": (TAR, packed(tar(3000))),
     "files": ({"op": "files", "files": "*.data"}, large),
     "image_folder": ({"op": "image_folder", "root": "images"}, large),
+    "zip": (
+        {"op": "zip", "inputs": [[{"op": "text", "files": "*.data"}], [{"op": "range", "stop": 1000}]]},
+        lines,
+    ),
 }
 
 

@@ -189,8 +189,6 @@ int cw_piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_range
     if (status < 0)
         return status;
     p->plan.charged = bytes;
-    s->epoch->epoch.stopped = cw_sched_stopped;
-    s->epoch->epoch.stop_arg = r;
     status = cw_exec_plan_refs(&p->plan, r->sequence, &s->epoch->epoch, err);
     if (status >= 0 && r->sequence->needs_load)
         status = r->sequence->stream ? pull_piece(r, s, p, err)

@@ -151,6 +151,8 @@ static int runner_get_epoch(struct cw_runner *r, uint64_t seed, uint64_t epoch, 
             free(e);
             return status;
         }
+        e->epoch.stopped = cw_sched_stopped;
+        e->epoch.stop_arg = r;
         e->refs = 1;
         cw_epoch_ref_drop(r->epoch);
         r->epoch = e;
