@@ -1,21 +1,32 @@
 """Deadlines of tests. They only end a hang: no verdict depends on how fast the machine is."""
 
+import contextlib
 import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-HANG_S = 3600  # a command, a page or an event that takes longer hangs
+HANG_S = 900  # a command, a page or an event that takes longer hangs
 # For the environment of daemons and clients (src/base/patience.h): no process is given up because it is slow.
 # Tests of these limits set their own. It is less than HANG_S, so that a test that hangs says what was waited
 # for.
-PATIENT_S = 900
+PATIENT_S = 600
 PATIENT = {"CACHEW_SILENCE_S": str(PATIENT_S), "CACHEW_START_S": str(PATIENT_S)}
 SILENCE_S = 3  # the default of CACHEW_SILENCE_S, for tests of that limit
 # a command that computes and does not use the CPU for so long hangs: sooner known than after HANG_S
 IDLE_S = 120
 PAUSE_S = 0.01  # between two looks: the processes under test need the CPU
+
+
+@contextlib.contextmanager
+def started(words, **options):
+    """A process that is killed when the block ends, also by a failed assertion. Gives its Popen."""
+    with subprocess.Popen([*map(str, words)], **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for(condition, goes_on=lambda: True):
@@ -42,22 +53,19 @@ def run_computing(words: list[str]) -> subprocess.CompletedProcess:
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
-        subprocess.Popen(words, stdout=out, stderr=err, text=True) as child,
+        started(words, stdout=out, stderr=err, text=True) as child,
     ):
         used, since = -1, time.monotonic()
-        try:
-            while True:
-                try:
-                    child.wait(0.5 if used >= 0 else PAUSE_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    now = time.monotonic()
-                    if (ticks := cpu_ticks(child.pid)) != used:
-                        used, since = ticks, now
-                    elif now - since > IDLE_S:
-                        raise subprocess.TimeoutExpired(words, IDLE_S, stderr=stacks(child.pid)) from None
-        finally:
-            child.kill()
+        while True:
+            try:
+                child.wait(0.5 if used >= 0 else PAUSE_S)
+                break
+            except subprocess.TimeoutExpired:
+                now = time.monotonic()
+                if (ticks := cpu_ticks(child.pid)) != used:
+                    used, since = ticks, now
+                elif now - since > IDLE_S:
+                    raise subprocess.TimeoutExpired(words, IDLE_S, stderr=stacks(child.pid)) from None
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(words, child.returncode, out.read(), err.read())

@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from certificates import sign  # noqa: E402
 from command import patient  # noqa: E402
-from deadlines import HANG_S, wait_for  # noqa: E402
+from deadlines import HANG_S, started, wait_for  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 
@@ -238,7 +238,7 @@ def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipel
             "--wait",
             HANG_S,
         ]
-        with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.DEVNULL) as job:
+        with started([CACHEW, *words], stdout=subprocess.DEVNULL) as job:
             before = {}
             while job.poll() is None:
                 now, types = samples(worker.get("/metrics")[1])
@@ -269,7 +269,7 @@ def test_a_worker_says_what_it_set_by_itself(daemons, pipeline):
         "--wait",
         HANG_S,
     ]
-    with subprocess.Popen(
+    with started(
         [CACHEW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as job:
 
@@ -285,6 +285,7 @@ def test_a_worker_says_what_it_set_by_itself(daemons, pipeline):
                 "chosen",
                 "why",
             }
+        wait_for(lambda: worker.json("/api/v1/tuning")["clients"])  # a stream may run before there is one
         # its memory is shared: nothing is sent that could be compressed
         assert [client["tuning"] for client in worker.json("/api/v1/tuning")["clients"]] == [[]]
         wait_for(lambda: all(f": {row['what']} " in worker.err for row in rows))
@@ -321,7 +322,7 @@ def test_pages(daemons, pipeline):
         "--wait",
         str(HANG_S),
     ]
-    with subprocess.Popen([CACHEW, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+    with started([CACHEW, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
         # that of a job that is over soon goes
         while not any(
             s["completed"] > 0 and s["jobs"] == ["two"] for s in dispatcher.json("/api/v1/streams")
@@ -468,20 +469,17 @@ def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
         "0" if how == "no time" else "1000000",
     )
     words = [CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow", "--wait", str(HANG_S)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
-        try:
-            while not any(w["leases"] for w in dispatcher.json("/api/v1/workers")):
+    with started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
+        while not any(w["leases"] for w in dispatcher.json("/api/v1/workers")):
+            pass
+        worker.process.send_signal(signal.SIGTERM)
+        if how == "second signal":
+            while "finishing" not in worker.err:
                 pass
             worker.process.send_signal(signal.SIGTERM)
-            if how == "second signal":
-                while "finishing" not in worker.err:
-                    pass
-                worker.process.send_signal(signal.SIGTERM)
-            assert worker.process.wait(HANG_S) == 0
-            if how == "second signal":
-                assert "a second signal: the worker still has" in worker.err
-        finally:
-            client.kill()
+        assert worker.process.wait(HANG_S) == 0
+        if how == "second signal":
+            assert "a second signal: the worker still has" in worker.err
 
 
 def test_up_ends_while_a_worker_is_started_in_vain(daemons):
@@ -917,29 +915,26 @@ def test_top_shows_no_rank_that_waited_more_than_all_of_the_time(daemons, tmp_pa
         )
     )
     dispatcher, _ = daemons.service("--http", "127.0.0.1:0")
-    with subprocess.Popen(
+    with started(
         [CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow", "--wait", str(HANG_S)],
         stdout=subprocess.DEVNULL,
-    ) as job:
-        try:
-            wait_for(
-                lambda: any(
-                    j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited")
-                    for j in dispatcher.json("/api/v1/jobs")
-                    if j["ranks"]
-                )
+    ):
+        wait_for(
+            lambda: any(
+                j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited")
+                for j in dispatcher.json("/api/v1/jobs")
+                if j["ranks"]
             )
-            for _ in range(6):
-                shown = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.5").stdout
-                (part,) = [line.split()[6] for line in shown.splitlines() if line.startswith("slow ")]
-                assert part == "-" or 0 <= float(part) <= 100, shown  # none: it was not heard of
-        finally:
-            job.kill()
+        )
+        for _ in range(6):
+            shown = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.5").stdout
+            (part,) = [line.split()[6] for line in shown.splitlines() if line.startswith("slow ")]
+            assert part == "-" or 0 <= float(part) <= 100, shown  # none: it was not heard of
 
 
 def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):
     dispatcher, _ = daemons.service()
-    with subprocess.Popen(
+    with started(
         [CACHEW, "top", "--service", dispatcher.address, "--wait", str(HANG_S), "--interval", "0.1"],
         stdout=subprocess.PIPE,
         text=True,
@@ -957,7 +952,7 @@ def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):
 def test_top_on_a_terminal_ends_with_q(daemons):
     dispatcher, _ = daemons.service()
     main, side = pty.openpty()
-    with subprocess.Popen(
+    with started(
         [CACHEW, "top", "--service", dispatcher.address, "--wait", str(HANG_S), "--interval", "60"],
         stdin=side,
         stdout=side,

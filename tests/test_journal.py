@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from command import cachew  # noqa: E402
 from daemons import Daemons  # noqa: E402
-from deadlines import HANG_S, wait_for  # noqa: E402
+from deadlines import HANG_S, started, wait_for  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -55,7 +55,7 @@ def test_a_full_disk_is_named_to_the_client_that_waits(small_disk, daemons, pipe
     with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
         while True:
             filler.write(bytes(4096))
-    with subprocess.Popen(
+    with started(
         [CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "one"],
         stderr=subprocess.PIPE,
         text=True,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from model import philox
 from command import CACHEW, cachew, failed, range_chain, run, write
-from deadlines import HANG_S, wait_for
+from deadlines import HANG_S, started, wait_for
 from example_data import HERE, ROOT, once
 
 pytestmark = pytest.mark.usefixtures("own_index_dir")
@@ -297,16 +297,13 @@ def test_what_ends_a_run_is_said_before_a_cache_waits_for_what_hangs(tmp_path, o
     with (
         open(tmp_path / "out", "wb") as out,
         open(tmp_path / "err", "wb") as err,
-        subprocess.Popen([CACHEW, *map(str, given)], stdout=out, stderr=err) as child,
+        started([CACHEW, *given], stdout=out, stderr=err) as child,
     ):
-        try:
-            if end == "interrupted":
-                wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
-                child.send_signal(signal.SIGTERM)
-            wait_for(lambda: (tmp_path / "out").read_text().endswith("\n"))
-            assert child.poll() is None
-        finally:
-            child.kill()
+        if end == "interrupted":
+            wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
+            child.send_signal(signal.SIGTERM)
+        wait_for(lambda: (tmp_path / "out").read_text().endswith("\n"))
+        assert child.poll() is None
     said = json.loads((tmp_path / "out").read_text())
     assert said["cache"]["hits"] == 0
     assert (

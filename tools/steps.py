@@ -4,6 +4,7 @@
 date; elsewhere a line is printed every 30 s, so that a log shows progress.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -109,17 +110,18 @@ class Output:
         stream.close()
 
 
+def kill_group(process):
+    """Kills what is left of a process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def end_group(process):
     """Ends a process group: by SIGTERM, and what is left of it by SIGKILL."""
     os.killpg(process.pid, signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        pass
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    kill_group(process)
     process.wait()
 
 
@@ -159,7 +161,8 @@ def run(command, line, kept, env=None, poll=None):
     except BaseException:
         end_group(process)
         raise
-    output.thread.join(10)  # a child that outlives the command may hold the pipe open
+    kill_group(process)  # what it started and did not end
+    output.thread.join(10)
     if output.error:
         raise output.error
     return status

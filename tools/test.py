@@ -35,6 +35,7 @@ if not str(JOBS).isdigit() or int(JOBS) < 1:
     sys.exit(f"./test: JOBS is {JOBS}: expected a number of processes, 1 or more")
 JOBS = int(JOBS)
 PACKAGE_PYTHON = (3, 11)  # the Python package needs this version or a later one
+TEST_S = 1200  # a test that takes longer hangs: its process ends with the stacks of its threads
 FAILURE_LINES = 150  # lines of a failed step's output that are printed, the last ones
 # weight of the expected speed in Clock.left: that of so many seconds of measured steps
 PRIOR_S = 100
@@ -150,6 +151,10 @@ def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=Non
         str(jobs),
         "--dist",
         "worksteal",
+        "-o",
+        f"faulthandler_timeout={TEST_S}",
+        "-o",
+        "faulthandler_exit_on_timeout=true",
         *words,
     ]
     tools = directory(build)

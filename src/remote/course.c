@@ -261,8 +261,9 @@ void cw_course_recut(struct course *c, uint64_t position)
     }
 }
 
-/* Whether a slot has a batch, or elements, that its range does not have by its report. Then an operator is
- * not deterministic: the range had the same bounds where they came from. */
+/* Whether a slot holds a batch or elements that the report of range x excludes. True means that an operator
+ * is not deterministic. Elements that came from a range with other bounds prove nothing: a worker may have a
+ * longer range than the dispatcher cut, and its last elements belong to the next range. */
 static bool course_slot_contradicts(const struct course *c, const struct slot *s, const struct known_range *x)
 {
     for (const struct fetch *f = s->fetches; f; f = f->sibling)

@@ -16,7 +16,7 @@ from pathlib import Path
 import cachew
 from cachew import Dataset, col
 
-HANG_S = 3600  # only a hang takes so long
+HANG_S = 900  # only a hang takes so long
 
 
 def png(height, width):
@@ -70,11 +70,12 @@ def main():
         text=True,
         env=patient,
     ) as dispatcher:
-        with urllib.request.urlopen(
-            f"http://{json.loads(dispatcher.stdout.readline())['ready']['http']}/app.js", timeout=HANG_S
-        ) as page:
-            assert b"JobView" in page.read()
-        dispatcher.terminate()
+        try:
+            address = json.loads(dispatcher.stdout.readline())["ready"]["http"]
+            with urllib.request.urlopen(f"http://{address}/app.js", timeout=HANG_S) as page:
+                assert b"JobView" in page.read()
+        finally:
+            dispatcher.terminate()
 
     package = Path(cachew.__file__).parent
     assert (package / "py.typed").exists() and (package / "_methods.pyi").exists()

@@ -241,8 +241,8 @@ def test_the_dispatcher_is_killed_and_restarted(bench, state_dir):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_worker_that_has_longer_ranges_than_the_next_dispatcher_cuts(bench, seed):
-    """Its elements behind the new end of a range are the next range's: no operator is said not to be
-    deterministic.
+    """A worker still has a longer range than the next dispatcher cuts, and sends elements behind its new end.
+    They belong to the next range, and don't show that an operator is not deterministic.
     """
     draw = random.Random(seed)
     bench.cluster.start(3, state_dir=False)

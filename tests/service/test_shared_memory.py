@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 from command import SANITIZED
-from deadlines import HANG_S, wait_for
+from deadlines import HANG_S, started, wait_for
 from example_data import CACHEW
 
 MIB = 1 << 20
@@ -157,12 +157,9 @@ def test_what_a_killed_client_was_lent_is_free(daemons, pipeline, tmp_path):
     pipe = os.open(turns, os.O_RDWR)
     os.write(pipe, b"...")  # it takes three batches of 200
     words = [CACHEW, "run", str(pipeline), "--service", address, "--job", "killed", "--wait", str(HANG_S)]
-    with subprocess.Popen(words, env={**os.environ, "CACHEW_TURNS": str(turns)}) as client:
-        try:
-            while worker.json("/api/v1/status")["batches_out"] == 0:
-                assert client.poll() is None
-        finally:
-            client.kill()
+    with started(words, env={**os.environ, "CACHEW_TURNS": str(turns)}) as client:
+        while worker.json("/api/v1/status")["batches_out"] == 0:
+            assert client.poll() is None
     os.close(pipe)
     # it is told by the kernel, not by a timer
     wait_for(lambda: worker.json("/api/v1/status")["batches_out"] == 0)

@@ -1,15 +1,14 @@
-// The time line of a job: plots under each other that share their time, with a numbered mark for each thing
-// that happened. Numbers of lines and marks are bounded by what the
-// dispatcher keeps, so all of it is drawn anew each time. As a picture it has one label; its numbers are told
-// by the moment below it (job.js).
+// The time line of a job: plots below one another on one time axis, with a numbered mark for each event. The
+// dispatcher bounds how many points and events it keeps, so everything is drawn anew each time. To screen
+// readers it is a picture with one label; job.js shows its numbers for one moment below it.
 
 import { set, shape } from "./page.js";
 
 const SPANS_S = [60, 120, 300, 600]; // of time that is shown
 const LEFT = 58, RIGHT = 14, TITLE = 26, BODY = 84, GAP = 10, AXIS = 22, LANE = 22, LANES = 3, MARK = 9;
-// a demand above so many times what was handed out is cut off there: it would flatten everything else ...
+// The scale of the demand ends at this multiple of the highest delivered rate: more would flatten the rest.
 const TIMES = 4;
-// ... as would one that only a tenth of the points have: the first steps of a client are often short
+// It ends at this quantile of the demand, too: the first steps of a client are often short.
 const MOST = 0.9;
 
 /** A round number not below this one. */

@@ -234,8 +234,8 @@ export class JobView {
     const when = `${clock(this.at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
     return `${when}: ${number(h.rate[i])} batches per second of ${number(h.demand[i])} demanded; ` +
       `ranks waited ${percent(h.waited[i])} of the time, at most ${percent(h.waited_most[i])}; ` +
-      `${plural(h.workers[i] ?? 0, "worker")}${h.wanted[i] === null ? ""
-        : ` of ${number(h.wanted[i])} wanted`}` +
+      `${plural(h.workers[i] ?? 0, "worker")}` +
+      `${h.wanted[i] === null ? "" : ` of ${number(h.wanted[i])} wanted`}` +
       `${h.cached[i] === null ? "" : `; ${percent(h.cached[i])} of the elements read from caches`}.`;
   }
 

@@ -7,9 +7,9 @@ const SHARE = 10;          // where answers take long, they are asked for in a t
 
 export class Service {
   /**
-   * choose(jobs): the name of the job that is looked at, or null. answered(all): {at, status, jobs, workers,
-   * pools, streams, name, history, decisions}; the last two are null if
-   * there is no such job. lost(since): it does not answer since then, in ms.
+   * choose(jobs): the name of the selected job, or null. answered(all): {at, status, jobs, workers, pools,
+   * streams, name, history, decisions}; the last two are null if there is no such job. lost(since): the
+   * dispatcher has not answered since then, in ms.
    */
   constructor({ choose, answered, lost }) {
     Object.assign(this, { choose, answered, lost, since: null, timer: null, asking: false, again: false });

@@ -1,6 +1,5 @@
-// A table of rows that have keys. Only what changed is touched, so that the focus and what is selected stay;
-// a page of rows at a time, so that thousands of them are no more
-// work than fifty.
+// A table of rows that have keys. Only changed cells are touched, so the focus and the selection stay. It
+// shows a page of rows at a time, so thousands of rows are no more work than 50.
 
 import { element, number, say } from "./page.js";
 
@@ -9,8 +8,8 @@ const SIZE = 50;
 export class Table {
   /**
    * Appends itself to `section`. columns: [{title, numeric, show(cell, row)}], the first one names the row.
-   * key(row): differs from row to row. text(row): what "Find" looks
-   * in. none: what is said where there are no rows.
+   * key(row): differs from row to row. text(row): the text that "Find" searches. none: the text shown when
+   * there are no rows.
    */
   constructor(section, { caption, columns, key, text, none }) {
     Object.assign(this, { columns, key, text, none, rows: [], made: new Map(), from: 0 });
@@ -58,8 +57,8 @@ export class Table {
     this.scroll.hidden = this.rows.length === 0;
     this.empty.hidden = found.length > 0;
     say(this.empty, this.rows.length === 0 ? this.none : "Nothing of that kind was found.");
-    say(this.range, `${number(shown.length ? this.from + 1 : 0)}–${number(this.from
-      + shown.length)} of ${number(found.length)}`);
+    const first = shown.length ? this.from + 1 : 0, last = this.from + shown.length;
+    say(this.range, `${number(first)}–${number(last)} of ${number(found.length)}`);
     // A button that can't be used keeps the focus that it has, and says so.
     this.back.setAttribute("aria-disabled", String(this.from === 0));
     this.on.setAttribute("aria-disabled", String(this.from + SIZE >= found.length));
