@@ -271,6 +271,17 @@ def test_a_number_in_a_state_that_can_not_be_is_named(tmp_path, change, attribut
     assert f"{attribute} is {value}: expected" in error["message"]
 
 
+def test_a_position_within_a_window_of_pack_is_no_place_to_begin(tmp_path):
+    """Its rows would be others."""
+    values = {"op": "synthetic", "count": 50, "shape": [5], "dtype": "int32"}
+    pack = {"op": "pack", "component": "data", "length": 7, "window": 16}
+    pipeline = write(tmp_path / "p.json", [values, pack, {"op": "batch", "size": 3}])
+    state = state_of(tmp_path, pipeline)
+    state.write_text(json.dumps({**json.loads(state.read_text()), "position": 8}))
+    error = failed(pipeline, 2, "--state", state)
+    assert (error["attribute"], error["value"]) == ("position", "8") and "multiple of 16" in error["expected"]
+
+
 def test_state_of_a_later_version(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
     state = state_of(tmp_path, pipeline)

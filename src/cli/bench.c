@@ -64,11 +64,12 @@ static int bench_run_step(struct bench *x, unsigned threads, json_t **ret, struc
 
 static void bench_print(const json_t *run)
 {
+    char bottleneck[CLI_TEXT_SIZE];
     printf("%7.0f %14.0f %12.1f %10.1f %8.2fx %10.3f s %10.1f  %s\n", cli_row_real(run, "threads"),
            cli_row_real(run, "elements_per_s"), cli_row_real(run, "batches_per_s"),
            cli_row_real(run, "bytes_per_s") * 1e-6, cli_row_real(run, "speedup"),
            cli_row_real(run, "first_batch_s"), cli_row_real(run, "peak_rss_bytes") * 1e-6,
-           json_string_value(json_object_get(run, "bottleneck")));
+           cli_row_text(run, "bottleneck", bottleneck));
     fflush(stdout);
 }
 

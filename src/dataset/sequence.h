@@ -36,7 +36,8 @@ struct cw_sequence {
     uint64_t n_positions; /* CW_ENDLESS: without end */
     /* W: positions that a shuffle by chunk permutes among themselves; of a stream: those of its shuffle */
     uint64_t window;
-    /* positions that are planned at a time; a multiple of the window where there is one */
+    /* positions that are planned at a time: a multiple of W where a shuffle is by chunk, or of pack's window
+     * (sequence.c says when) */
     uint64_t piece_size;
     uint64_t snapshot; /* hash of the sources' snapshots */
     bool needs_load;   /* a source can't be entered at a record */

@@ -295,8 +295,7 @@ static int state_wrong(struct cw_error *err, const char *key, uint64_t value, co
                           expected);
 }
 
-/* Checks that the data have such a position. Where batches follow from positions, each batch begins at one.
- */
+/* Checks that the data have such a position, and that a batch, or a window of pack, begins there. */
 static int state_check_position(const struct cw_iterator *it, struct cw_error *err)
 {
     const struct cw_compiled *c = it->compiled;
@@ -307,6 +306,10 @@ static int state_check_position(const struct cw_iterator *it, struct cw_error *e
                            "at most %" PRIu64 ", the number of positions of an epoch", n);
     if (c->counted && n < CW_ENDLESS && g > batches)
         return state_wrong(err, "g", g, "at most %" PRIu64 ", the number of batches of an epoch", batches);
+    if (c->group && position < n && position % c->group != 0)
+        return state_wrong(err, "position", position,
+                           "a multiple of %" PRIu64 ", the positions that are packed among themselves",
+                           c->group);
     if (c->counted && position != CW_MIN(g * size, n))
         return state_wrong(err, "position", position, "%" PRIu64 ", where batch %" PRIu64 " begins",
                            CW_MIN(g * size, n), g);

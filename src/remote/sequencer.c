@@ -88,11 +88,20 @@ static int slot_take(struct course *c, struct slot *s, struct cw_assembly **a, s
 
 /* ---- the next batch ---- */
 
-/* Moves the course past the next batch, which was taken: (*a)->after becomes the entry behind it. */
-static int course_advance(struct course *c, struct cw_assembly **a, struct cw_error *err)
+/* Memory for the entry behind the next batch, where one is known; else *ret is NULL. It is had before the batch
+ * is taken: what is taken is delivered. */
+static int course_new_entry(const struct course *c, struct cw_entry **ret, struct cw_error *err)
+{
+    const struct cw_compiled *p = c->view->remote->job.compiled;
+    bool known = c->placed || (p->sequential && !p->counted);
+    *ret = known ? cw_entry_new(p) : NULL;
+    return known && !*ret ? cw_error_nomem(err, sizeof(**ret), "a place in an epoch") : 0;
+}
+
+/* Moves the course past the next batch, which was taken: a->after becomes the entry behind it. */
+static void course_advance(struct course *c, struct cw_assembly *a, struct cw_entry *after)
 {
     struct remote *r = c->view->remote;
-    const struct cw_compiled *p = r->job.compiled;
     if (c->placed && c->g == c->placer_g)
         cw_course_take_placed(c);
     if (cw_course_owns_batch(c, c->g))
@@ -103,13 +112,9 @@ static int course_advance(struct course *c, struct cw_assembly **a, struct cw_er
         s->next = NULL;
         cw_slots_free(r, s);
     }
-    if (!c->placed && (!p->sequential || p->counted))
-        return 0;
-    if (!((*a)->after = cw_entry_new(p)))
-        return cw_error_nomem(err, sizeof(*(*a)->after), "a place in an epoch");
+    a->after = after;
     if (c->placed) /* of a sequential pipeline only the number of the batch is known */
-        cw_placer_entry(&c->placer, (*a)->after);
-    return 0;
+        cw_placer_entry(&c->placer, after);
 }
 
 /* Whether batch c->g, which is planned and another rank's, exists. 0: it does; 2: not known yet; < 0: its
@@ -129,9 +134,10 @@ static int course_next_exists(const struct course *c, struct cw_error *err)
 /* Passes batch c->g, which is another rank's. As course_take_next. */
 static int course_pass_next(struct course *c, struct cw_assembly **a, struct cw_error *err)
 {
+    struct cw_entry *after;
     int r = course_next_exists(c, err);
-    if (r == 0)
-        return course_advance(c, a, err);
+    if (r == 0 && (r = course_new_entry(c, &after, err)) == 0)
+        course_advance(c, *a, after);
     if (r == 2 && !c->slots) /* nothing behind it is wanted that would show whether it exists */
         r = cw_course_add_slot(c, c->g, c->placer.batches, err) < 0 ? err->status : 2;
     return r;
@@ -143,6 +149,7 @@ static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assemb
 {
     struct remote *r = c->view->remote;
     struct slot *s = c->slots;
+    struct cw_entry *after;
     int status = 0;
     if (n_ahead > 0)
         return course_pass_next(c, a, err);
@@ -150,15 +157,22 @@ static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assemb
         status = cw_course_add_slot(c, c->g, c->placer.batches, err);
     if (status < 0)
         return status;
-    if (cw_slot_here(c->slots)) {
+    bool here = cw_slot_here(c->slots);
+    if (!here && !slot_lost(r, c->slots))
+        return 2;
+    if ((status = course_new_entry(c, &after, err)) < 0)
+        return status;
+    if (here) {
         status = slot_take(c, c->slots, a, err);
-    } else if (slot_lost(r, c->slots)) {
+    } else {
         (*a)->lost = true;
         slot_remove(c, c->slots);
-    } else {
-        status = 2;
     }
-    return status == 0 ? course_advance(c, a, err) : status;
+    if (status == 0)
+        course_advance(c, *a, after);
+    else
+        free(after);
+    return status;
 }
 
 /* Takes the first batch behind number c->g that is ready. 0: done; 2: none is; 3: as slot_take. */

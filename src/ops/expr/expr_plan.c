@@ -77,6 +77,28 @@ static bool plan_is_spread(const struct run *x, const struct cw_instr *in, unsig
            !plan_same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
 }
 
+static bool plan_is_read(const struct cw_expr *e, unsigned reg, unsigned from)
+{
+    for (unsigned i = from; i < e->n_instrs; i++)
+        if (e->instrs[i].a == reg || e->instrs[i].b == reg || e->instrs[i].c == reg)
+            return true;
+    return false;
+}
+
+/* Memory for what instruction i computes. In long rows that of a register that nobody reads any more. */
+static uint8_t *plan_take_temp(struct run *x, unsigned i, size_t bytes, int *r)
+{
+    const struct cw_expr *e = x->e;
+    for (unsigned k = 0; k < i && x->max_n > PIECE && !x->in_pieces; k++) {
+        struct value *v = &x->values[e->instrs[k].dst];
+        if (v->taken >= bytes && !plan_is_read(e, e->instrs[k].dst, i)) {
+            v->taken = 0;
+            return v->p;
+        }
+    }
+    return cw_run_take(x, bytes, r);
+}
+
 int cw_run_plan_memory(struct run *x)
 {
     const struct cw_expr *e = x->e;
@@ -94,16 +116,21 @@ int cw_run_plan_memory(struct run *x)
     for (unsigned i = 0; i < e->n_regs; i++) {
         const struct cw_reg *reg = &e->regs[i];
         struct value *v = &x->values[i];
-        size_t n = reg->level == CW_LEVEL_ELEMENT && x->in_pieces ? PIECE : v->n;
         v->gather = NULL;
+        v->taken = 0;
         if (reg->kind == CW_REG_CONSTANT)
             v->p = (uint8_t *)reg->constant;
-        else if (reg->kind == CW_REG_TEMP && i != e->result)
-            v->p = cw_run_take(x, x->rows_at_once * n * size_of(x, i), &r);
     }
     for (unsigned i = 0; i < e->n_instrs && r == 0; i++) {
         const struct cw_instr *in = &e->instrs[i];
         const unsigned operands[3] = {in->a, in->b, in->c};
+        struct value *v = &x->values[in->dst];
+        size_t n = reg_of(x, in->dst)->level == CW_LEVEL_ELEMENT && x->in_pieces ? PIECE : v->n;
+        size_t bytes = x->rows_at_once * n * size_of(x, in->dst);
+        if (reg_of(x, in->dst)->kind == CW_REG_TEMP && in->dst != e->result) {
+            v->p = plan_take_temp(x, i, bytes, &r);
+            v->taken = bytes;
+        }
         if (in->level != CW_LEVEL_ELEMENT)
             continue;
         for (int k = 0; k < 3; k++)

@@ -13,6 +13,7 @@ enum fault { FAULT_NONE, FAULT_DIVISION, FAULT_MODULO, FAULT_POWER, FAULT_EMPTY,
 struct value {       /* a register at run time */
     uint8_t *p;      /* of the piece being computed */
     uint8_t *gather; /* loads: where rows that do not lie one after another are collected */
+    size_t taken;    /* bytes of memory that is this register's own */
     size_t n;        /* values per row */
     struct cw_type shape;
 };
