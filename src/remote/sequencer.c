@@ -88,8 +88,8 @@ static int slot_take(struct course *c, struct slot *s, struct cw_assembly **a, s
 
 /* ---- the next batch ---- */
 
-/* Memory for the entry behind the next batch, where one is known; else *ret is NULL. It is had before the batch
- * is taken: what is taken is delivered. */
+/* Memory for the entry behind the next batch, where one is known; else *ret is NULL. It is had before the
+ * batch is taken: what is taken is delivered. */
 static int course_new_entry(const struct course *c, struct cw_entry **ret, struct cw_error *err)
 {
     const struct cw_compiled *p = c->view->remote->job.compiled;
