@@ -20,9 +20,9 @@ fi
 if [ -f "$dir/build.ninja" ] && [ ! -f "$stamp" ] && [ -z "${CC:-}$*" ]; then
     exit 0
 fi
-wipe=()
-[ ! -f "$dir/build.ninja" ] || wipe=(--wipe)
+# What was configured before is forgotten: it may name options that no longer exist.
+rm -rf "$dir/meson-private" "$dir/build.ninja"
 mkdir -p "$dir"
-"$meson" setup "$dir" "${wipe[@]}" "$@" >"$dir.setup.log" 2>&1 || { cat "$dir.setup.log" >&2; exit 1; }
+"$meson" setup "$dir" "$@" >"$dir.setup.log" 2>&1 || { cat "$dir.setup.log" >&2; exit 1; }
 rm -f "$dir.setup.log"
 echo "$options" >"$stamp"
