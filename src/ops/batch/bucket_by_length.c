@@ -118,23 +118,23 @@ static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_erro
 static const struct cw_attr_def attrs[] = {
     {.name = "length",
      .kind = CW_ATTR_EXPR,
-     .doc = "an element's length: an expression that gives an integer"},
+     .doc = "the length of an element: an expression that gives an integer"},
     {.name = "boundaries",
      .kind = CW_ATTR_INTS,
      .len_min = 1,
      .len_max = BUCKETS_MAX - 1,
-     .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
+     .doc = "bucket k holds lengths from boundaries[k-1] up to, but not including, boundaries[k]"},
     {.name = "sizes",
      .kind = CW_ATTR_INTS,
      .len_min = 2,
      .len_max = BUCKETS_MAX,
      .min = 1,
      .max = 1 << 20,
-     .doc = "elements of a batch, by bucket"},
+     .doc = "elements per batch, for each bucket: one value more than boundaries"},
     {.name = "pad",
      .kind = CW_ATTR_OBJECT,
      .def = "{}",
-     .doc = "{component: value} to pad with; 0 where it names none"},
+     .doc = "{component: value}: the padding of each component; 0 for components not named"},
     {0},
 };
 
@@ -148,8 +148,9 @@ static const struct cw_batcher batcher = {.sizes = "sizes",
 const struct cw_op_desc cw_op_bucket_by_length = {
     .name = "bucket_by_length",
     .summary = "batches elements of similar length, padded to the longest",
-    .doc = "Components whose shape varies are padded at the end of each dimension to the largest of the "
-           "batch; bytes are not padded.",
+    .doc = "Each element goes to the bucket of its length, and a batch is made of elements of one bucket. "
+           "Components whose shape varies are padded at the end of each dimension to the largest size in "
+           "the batch. Bytes are not padded.",
     .kind = CW_OP_BATCHER,
     .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},
     .batcher = &batcher,

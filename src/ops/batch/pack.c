@@ -257,41 +257,46 @@ static const char *const algorithms[] = {"next", NULL};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "sequences of tokens: integers, one dimension"},
-    {.name = "length", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 24, .doc = "tokens of a row"},
+    {.name = "length", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 24, .doc = "tokens per row"},
     {.name = "algorithm",
      .kind = CW_ATTR_STRING,
      .def = "\"next\"",
      .choices = algorithms,
-     .doc = "next: a sequence goes to the last row begun, or begins the next one"},
+     .doc = "next: put each sequence into the last row begun, or begin a new row"},
     {.name = "split",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "a sequence that does not fit goes on in the next row; false: it is moved there as a whole"},
+     .doc = "true: a sequence that does not fit continues in the next row; false: the whole sequence goes "
+            "to the next row"},
     {.name = "separator",
      .kind = CW_ATTR_INTS,
      .def = "[]",
      .len_min = 0,
      .len_max = 1,
      .scalar_too = true,
-     .doc = "a token behind each sequence, which counts as one of it; none: []"},
-    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "the token that fills up a row"},
+     .doc = "a token appended to each sequence, counted as one of its tokens; []: none"},
+    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "token that fills the rest of a row"},
     {.name = "window",
      .kind = CW_ATTR_INT,
      .def = "1024",
      .min = 1,
      .max = 1 << 16,
-     .doc = "positions that are packed among themselves; the last row of each window is padded"},
+     .doc = "number of consecutive positions that are packed together; the last row of each window is "
+            "padded"},
     {0},
 };
 
 const struct cw_op_desc cw_op_pack = {
     .name = "pack",
     .summary = "rows of a fixed length from sequences of tokens",
-    .doc = "Gives `component` with `length` tokens, and two int32 components of that length: `segment_ids` "
-           "(from 1 in each row; 0 is padding) and `positions` (of a token in its segment, from 0). Other "
-           "components are dropped. The rows of each `window` positions of the sequence follow from these "
-           "alone, so that any worker may compute them: a larger window leaves less padding and takes more "
-           "memory. Stands behind one source; `shuffle` and `repeat` stand before it.",
+    .doc = "Fills rows with one sequence after the other. Gives `component` with `length` tokens per row, "
+           "and two int32 components of the same length. `segment_ids` says which segment of the row each "
+           "token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies "
+           "in this row. `positions` counts the tokens of each segment from 0. Other components are "
+           "dropped. The positions of the epoch are divided into windows of `window` consecutive "
+           "positions. The rows of a window depend only on its own elements, so any worker can compute "
+           "them. A larger window leaves less padding and takes more memory. The pipeline must have "
+           "exactly one source, with an index; `shuffle` and `repeat` must come before `pack`.",
     .kind = CW_OP_FLAT_MAP,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_WINDOWED},
     .attrs = attrs,

@@ -49,16 +49,16 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "component to convert"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .doc = "dtype it gets"},
+    {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "the component to convert"},
+    {.name = "dtype", .kind = CW_ATTR_DTYPE, .doc = "the new dtype"},
     {0},
 };
 
 const struct cw_op_desc cw_op_cast = {
     .name = "cast",
-    .summary = "a component in another dtype",
-    .doc = "Floating point to integer rounds half to even and saturates, NaN is 0; integer to integer wraps "
-           "around; to bool is x != 0.",
+    .summary = "converts a component to another dtype",
+    .doc = "Floating point to integer rounds half to even, saturates, and turns NaN into 0. Integer to "
+           "integer wraps around. To bool is x != 0.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_CAST,
     .attrs = attrs,

@@ -148,19 +148,21 @@ static const struct cw_attr_def attrs[] = {
     {.name = "component",
      .kind = CW_ATTR_COMPONENT,
      .def = "\"record\"",
-     .doc = "the component that holds the Example"},
+     .doc = "the component with the bytes of the Example"},
     {0},
 };
 
 const struct cw_op_desc cw_op_parse_example = {
     .name = "parse_example",
-    .summary = "components from a tf.train.Example; all others are dropped",
-    .doc = "A dtype alone asks for exactly one value, a scalar. An object asks for the feature `key` "
-           "(default: the name) of `dtype` with exactly as many values as `shape` has; where `variable` is "
-           "true, with any number of such shapes, along a first dimension that varies. `default` (a string, "
-           "a number for all values, or a list of numbers) is taken where the feature is missing, or empty "
-           "and not variable; a variable one without default then has no values, any other fails the record, "
-           "as another dtype or number of values and malformed data do.",
+    .summary = "components from a tf.train.Example; drops all other components",
+    .doc = "A dtype alone means exactly one value, a scalar. An object means the feature `key` (default: "
+           "the component's name) of `dtype` with exactly as many values as `shape` has. If `variable` is "
+           "true, the feature may hold any number of such shapes, and the component has one more "
+           "dimension in front, which varies. `default` (a string, one number for all values, or a list "
+           "of numbers) is used if the feature is missing, or if it is empty and not variable. Without a "
+           "default, a variable feature then has no values, and any other feature fails the record. A "
+           "record also fails if a feature has another dtype or number of values, or if the Example is "
+           "malformed.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = parse_example_bind,

@@ -68,15 +68,16 @@ static int assign_run(const struct cw_op *op, struct cw_block *block, struct cw_
 static const struct cw_attr_def attrs[] = {
     {.name = "set",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{name: expression}; a component of that name is replaced"},
+     .doc = "{name: expression}; replaces a component that has the same name"},
     {0},
 };
 
 const struct cw_op_desc cw_op_assign = {
     .name = "assign",
     .summary = "components computed by expressions",
-    .doc = "Each expression sees the components as they arrive, not what others in the same object assign. "
-           "dtype and shape follow from the expression (docs/expressions.md).",
+    .doc = "Each expression sees the components as they arrive, not the results of the other expressions "
+           "in the same `set`. The expression determines the dtype and the shape of its component "
+           "(docs/expressions.md).",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = assign_bind,

@@ -105,12 +105,12 @@ extern const char *const cw_interp_names[];
      .kind = CW_ATTR_STRING, \
      .def = "\"bilinear\"", \
      .choices = cw_interp_names, \
-     .doc = "how pixels are computed"}
+     .doc = "how result pixels are computed"}
 #define CW_IMAGE_ATTR_ANTIALIAS \
     {.name = "antialias", \
      .kind = CW_ATTR_BOOL, \
      .def = "true", \
-     .doc = "average over all pixels when shrinking (no effect on nearest)"}
+     .doc = "average over all pixels when shrinking (no effect with nearest)"}
 
 /* run of every operator with a role: the one operator by itself. */
 int cw_image_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err) _must_check_;

@@ -100,7 +100,7 @@ static const struct cw_attr_def attrs[] = {
      .max = 1e6,
      .len_min = 2,
      .len_max = 2,
-     .doc = "smallest and largest width / height, drawn evenly in its logarithm"},
+     .doc = "smallest and largest width / height; its logarithm is drawn uniformly"},
     CW_IMAGE_ATTR_INTERP,
     CW_IMAGE_ATTR_ANTIALIAS,
     {0},
@@ -109,8 +109,9 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_random_resized_crop = {
     .name = "random_resized_crop",
     .summary = "a rectangle of random area and aspect ratio, resized",
-    .doc = "The usual augmentation of image classifiers (Inception's crop). Ten attempts; if none fits the "
-           "image, as much of its middle as `ratio` allows. The crop is resized as an image of its own.",
+    .doc = "The usual augmentation for image classifiers (Inception's crop). It draws up to ten "
+           "rectangles and takes the first that fits the image. If none fits, it takes as much of the "
+           "middle as `ratio` allows. Pixels outside the crop do not affect the resized result.",
     .kind = CW_OP_MAP,
     .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
     .attrs = attrs,

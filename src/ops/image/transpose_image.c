@@ -62,13 +62,13 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"chw\"",
      .choices = layouts,
-     .doc = "\"chw\": channels first; \"hwc\": back again"},
+     .doc = "\"chw\": [height, width, channels] to [channels, height, width]; \"hwc\": the reverse"},
     {0},
 };
 
 const struct cw_op_desc cw_op_transpose_image = {
     .name = "transpose_image",
-    .summary = "channels first ([height, width, channels] to [channels, height, width]) or back",
+    .summary = "channels first ([height, width, channels] to [channels, height, width]) or the reverse",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = transpose_image_bind,

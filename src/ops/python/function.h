@@ -22,33 +22,34 @@ struct cw_function {
 #define CW_FUNCTION_ATTRS \
     {.name = "function", \
      .kind = CW_ATTR_FUNCTION, \
-     .doc = "what to call: {name, identity, payload, modules, path, rng}, as the Python package writes it"}, \
+     .doc = "the Python function, as the Python package writes it: {name, identity, payload, modules, " \
+            "path, rng}"}, \
         {.name = "timeout_s", \
          .kind = CW_ATTR_FLOAT, \
          .def = "300", \
          .min = 0.001, \
          .max = 1e6, \
          .effort = true, \
-         .doc = "time that one call may take, in seconds; then its host process is ended and the call made " \
-                "again"}, \
+         .doc = "longest time for one call, in seconds; after that its host process is ended and the " \
+                "call is made again"}, \
         {.name = "host_memory", \
          .kind = CW_ATTR_INT, \
          .def = "0", \
          .min = 0, \
          .max = 0x1p62, \
          .effort = true, \
-         .doc = "bytes of resident memory that a host process may have; 0: half of the machine's, divided " \
-                "by its CPUs"}, \
+         .doc = "most resident memory of a host process, in bytes; 0: half of the machine's memory " \
+                "divided by its number of CPUs"}, \
         {.name = "deterministic", \
          .kind = CW_ATTR_BOOL, \
          .def = "true", \
-         .doc = "false: the function gives another result each time, on purpose; nothing after it is " \
-                "cached, and it is not called twice to compare"}
+         .doc = "false: the function gives different results each time on purpose; nothing after it is " \
+                "cached, and no element is computed twice to compare the results"}
 #define CW_FUNCTION_OUTPUTS \
     {.name = "outputs", \
      .kind = CW_ATTR_OBJECT, \
-     .doc = "{name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape " \
-            "that does is null"}
+     .doc = "{name: {dtype, shape}}: the components that the function returns; in a shape, null is a " \
+            "dimension that varies; null instead of a shape: the number of dimensions varies"}
 
 /* Reads all components that there are and the attributes; outputs, where the operator has them, replace all
  * components (filters keep them). cw_op_desc.bind */

@@ -316,11 +316,12 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
-    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of "
-           "them; it must give the same elements each time. It runs in one host process. The count is not "
-           "known before its end. In a service one worker reads it and sends the elements to the others; "
-           "`shuffle(window=n)` permutes each n elements among themselves, and going on from a state runs "
-           "through what was before. For data that can be entered anywhere, use a source with an index, or "
+    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator "
+           "of dicts. It must give the same elements each time. It runs in one host process. The number "
+           "of elements is not known until the iterable ends. In a service, one worker reads the iterable "
+           "and sends the elements to the other workers. `shuffle(window=n)` permutes each n consecutive "
+           "elements among themselves. A run that resumes from a state reads the iterable again from its "
+           "beginning. If your data can be read at any position, use a source with an index, or "
            "`sequence`.",
     .kind = CW_OP_SOURCE,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_SEQUENTIAL},

@@ -101,14 +101,14 @@ static const struct cw_index_map map = {
     .repeats = true, .instead = "several epochs instead", .build = repeat_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "count", .kind = CW_ATTR_INT, .min = -1, .max = 0x1p62, .doc = "passes; -1: without end"},
+    {.name = "count", .kind = CW_ATTR_INT, .min = -1, .max = 0x1p62, .doc = "number of passes; -1: endless"},
     {0},
 };
 
 const struct cw_op_desc cw_op_repeat = {
     .name = "repeat",
     .summary = "the elements several times",
-    .doc = "Goes through the elements `count` times; random operators draw anew in each pass.",
+    .doc = "Gives all elements `count` times. Random operators draw anew in each pass.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

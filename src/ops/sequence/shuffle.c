@@ -361,28 +361,28 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"record\"",
      .choices = units,
-     .doc = "record: a permutation of all elements; chunk: of runs of neighbours, for storage where random "
-            "reads are slow"},
+     .doc = "record: permute all elements; chunk: permute runs of neighbouring records, for storage where "
+            "random reads are slow"},
     {.name = "window",
      .kind = CW_ATTR_INT,
      .def = "0",
      .min = 0,
      .max = 1 << 20,
-     .doc = "behind an iterable, whose end is not known: so many elements that follow each other are "
-            "permuted among themselves; 0 elsewhere"},
+     .doc = "only after an iterable, whose length is not known: number of consecutive elements that are "
+            "permuted among themselves; 0 after any other source"},
     {.name = "reshuffle",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "another order each epoch; false: the same order in all of them"},
+     .doc = "true: another order in each epoch; false: the same order in all epochs"},
     {0},
 };
 
 const struct cw_op_desc cw_op_shuffle = {
     .name = "shuffle",
-    .summary = "the elements in random order, another one each epoch",
-    .doc = "A pseudo-random permutation of all elements, however many there are, without a buffer: it moves "
-           "indices, never data. Sources whose records can't be read one by one (compressed files) are "
-           "shuffled by chunk, which mixes less well (docs/shuffling.md).",
+    .summary = "the elements in random order, another order in each epoch",
+    .doc = "A pseudo-random permutation of all elements, whatever their number. There is no buffer: "
+           "`shuffle` moves indices, never data. If the records of a source can't be read one by one "
+           "(compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).",
     .hint = "there is no buffer to size: shuffle() permutes all elements",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_WINDOWED},

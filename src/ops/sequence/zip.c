@@ -183,12 +183,12 @@ static const struct cw_index_map map = {.zips = true, .build = zip_build};
 static const char *const stops[] = {"first", NULL};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators"},
+    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators, each with its own source"},
     {.name = "stop",
      .kind = CW_ATTR_STRING,
      .def = "\"first\"",
      .choices = stops,
-     .doc = "first: the shortest input ends it"},
+     .doc = "first: end with the shortest input"},
     {0},
 };
 
@@ -196,9 +196,10 @@ const struct cw_op_desc cw_op_zip = {
     .name = "zip",
     .summary = "several chains side by side",
     .doc =
-        "Stands first in a chain. Element i has the components of element i of each input, under different "
-        "names. An input is a source with an index, index operators and maps. Its records are read when "
-        "positions are planned, one after the other. The record id of an element is its position in `zip`.",
+        "Must come first in a chain. Element i has the components of element i of each input; the names "
+        "of components must differ between inputs. An input is a source with an index, followed only by "
+        "index operators and maps. The records of the inputs are read one after the other when a block of "
+        "elements is planned, before it is computed. The record id of an element is its position in `zip`.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -148,17 +148,17 @@ static void arrays_free_state(void *state)
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "data", .kind = CW_ATTR_STRING, .doc = "the id of the arrays (cachew_arrays_id)"},
+    {.name = "data", .kind = CW_ATTR_STRING, .doc = "id of the arrays (cachew_arrays_id)"},
     {0},
 };
 
 const struct cw_op_desc cw_op_arrays = {
     .name = "arrays",
     .summary = "a data set in the memory of the program",
-    .doc = "Gives a component per array, under its name. The arrays are made by the program "
-           "(cachew_arrays_new, cachew_arrays_from_arrow) and are used where they are, without a copy. Their "
-           "id is a hash of their content: the same data have the same id in every process, but it has to be "
-           "made there before a pipeline can name it.",
+    .doc = "Gives one component for each array, under the array's name. The program creates the arrays "
+           "(cachew_arrays_new, cachew_arrays_from_arrow), and the operator uses them in place, without a "
+           "copy. Their id is a hash of their content, so the same data have the same id in every "
+           "process. A process must create the arrays before a pipeline in it can name their id.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .here_only = true,

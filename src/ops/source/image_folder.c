@@ -178,16 +178,17 @@ static const struct cw_attr_def attrs[] = {
     {.name = "root",
      .kind = CW_ATTR_STRING,
      .path = true,
-     .doc = "the directory that holds a directory per class"},
+     .doc = "directory with one subdirectory per class"},
     {0},
 };
 
 const struct cw_op_desc cw_op_image_folder = {
     .name = "image_folder",
     .summary = "image files in one directory per class",
-    .doc = "Gives `image` (the file's bytes), `label` (int64, number of the class among the directories "
-           "sorted by bytes) and `path` (below root). Of a class's files those are taken that lie directly "
-           "in its directory and end in jpg, jpeg, png or webp, in any case.",
+    .doc = "Gives `image` (the file's bytes), `label` (int64: the number of the class, with the class "
+           "directories sorted by the bytes of their names) and `path` (relative to `root`). From each "
+           "class directory it takes the files that lie directly in it and end in jpg, jpeg, png or webp, "
+           "in upper or lower case.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -188,13 +188,15 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_jsonl = {
     .name = "jsonl",
     .summary = "components from the lines of JSON files (JSON Lines)",
-    .doc = "Each line is an object; features are asked for as parse_example's are, of any dtype: strings "
-           "give `bytes` (UTF-8), true and false `bool`, numbers any other dtype, nested arrays as many "
-           "dimensions as `shape` has, and one more in front where `variable` is true. A feature that is "
-           "null or missing gets its `default`; a variable one without default then has no values, any other "
-           "fails the record, as malformed JSON, another type or shape, a number that the dtype can't hold "
-           "and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a key that comes "
-           "twice the last one counts. Files and lines are those of text; an empty line is no object.",
+    .doc = "Each line is a JSON object. `features` is as in `parse_example`, with any dtype: strings give "
+           "`bytes` (UTF-8), true and false give `bool`, numbers give any other dtype. A feature of n "
+           "dimensions is an array nested n deep; if `variable` is true, it is nested one level deeper. A "
+           "feature that is null or missing gets its `default`. Without a default, a variable feature "
+           "then has no values, and any other feature fails the record. A record also fails on malformed "
+           "JSON, on a value of another type or shape, on a number that the dtype can't hold, and on a "
+           "fraction where the dtype is an integer. NaN, Infinity and -Infinity are numbers. If a key "
+           "occurs twice, the last value counts. Files and lines are as in `text`; an empty line is not "
+           "an object, so its record fails.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -10,7 +10,7 @@
          .def = "67108864", \
          .min = 1, \
          .max = 1 << 30, \
-         .doc = "bytes that a line may have; the record of a longer one fails, and is not read"}
+         .doc = "longest line, in bytes; a longer line is not read, and its record fails"}
 
 /* Opens a source that is nothing but lines; produce is the operator's. */
 int cw_lines_open(const struct cw_op *op, const struct cw_source_env *env,

@@ -70,9 +70,9 @@ static int range_open(const struct cw_op *op, const struct cw_source_env *env CW
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "stop", .kind = CW_ATTR_INT, .doc = "the first integer not given"},
+    {.name = "stop", .kind = CW_ATTR_INT, .doc = "end of the range, which is not part of it"},
     {.name = "start", .kind = CW_ATTR_INT, .def = "0", .doc = "the first integer"},
-    {.name = "step", .kind = CW_ATTR_INT, .def = "1", .doc = "distance of two integers, not 0"},
+    {.name = "step", .kind = CW_ATTR_INT, .def = "1", .doc = "difference between two neighbours, not 0"},
     {0},
 };
 
@@ -81,7 +81,7 @@ static const struct cw_output_def outputs[] = {{"value", CW_INT64}, {0}};
 const struct cw_op_desc cw_op_range = {
     .name = "range",
     .summary = "integers from start to stop, in steps",
-    .doc = "Gives `value`, an int64: start, start + step, ... as Python's range(start, stop, step) does.",
+    .doc = "Gives `value` (int64): start, start + step, ..., as Python's range(start, stop, step).",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -31,12 +31,12 @@ struct cw_record_streams {
      .len_min = 1, \
      .scalar_too = true, \
      .path = true, \
-     .doc = "patterns (glob) or names of the files"}, \
+     .doc = "names of files, or patterns (glob)"}, \
         {.name = "compression", \
          .kind = CW_ATTR_STRING, \
          .def = "\"auto\"", \
          .choices = cw_record_stream_codecs, \
-         .doc = "of the files; auto: by content"}
+         .doc = "compression of the files; auto: detected from the content"}
 extern const char *const cw_record_stream_codecs[];
 
 /* Opens the files and their indexes as a source. */

@@ -136,27 +136,27 @@ static const struct cw_attr_def attrs[] = {
      .min = 1,
      .max = 0x1p31,
      .len_max = CW_MAX_NDIM,
-     .doc = "of an element"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "of an element"},
+     .doc = "shape of an element"},
+    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "dtype of an element"},
     {.name = "cost_us",
      .kind = CW_ATTR_FLOAT,
      .def = "0",
      .min = 0,
      .max = 1e9,
-     .doc = "CPU time used up per element, in microseconds"},
+     .doc = "CPU time spent on each element, in microseconds"},
     {.name = "fill",
      .kind = CW_ATTR_STRING,
      .def = "\"random\"",
      .choices = fills,
-     .doc = "random: the same words in every run; none: zeros"},
+     .doc = "random: random values, the same in every run; none: zeros"},
     {0},
 };
 
 const struct cw_op_desc cw_op_synthetic = {
     .name = "synthetic",
     .summary = "made-up elements, at a chosen cost",
-    .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they "
-           "depend on the element's number alone.",
+    .doc = "Gives `data`. Random integers cover all values of their dtype; random floating-point numbers "
+           "lie in [0, 1). The values depend only on the element's number.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
