@@ -90,7 +90,7 @@ static void pack_check(const struct cw_op *op, struct cw_block *b)
                           t.ndim);
         else if (!p->split && n > p->length)
             cw_block_fail(
-                b, i, "pack", "%s has %zu tokens%s: expected at most length, %zu, as split is false",
+                b, i, "pack", "%s has %zu tokens%s: expected at most length, %zu, because split is false",
                 cw_attr_string(op, "component"), n, p->separates ? " with the separator" : "", p->length);
     }
 }
@@ -139,8 +139,10 @@ static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_
     for (size_t row = 0; row < b->n; row++)
         n += pack_rows_of(p, b, given, row);
     if (n > UINT32_MAX)
-        return cw_error_set(err, CW_E_DATA, "%zu rows are made of %zu elements: expected at most 2^32 - 1", n,
-                            b->n);
+        return cw_error_set(err, CW_E_DATA,
+                            "%zu rows are made from %zu elements: expected at most 2^32 - "
+                            "1 rows",
+                            n, b->n);
     struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
     uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
     uint8_t *status = cw_block_alloc(b, n, err);
@@ -243,7 +245,8 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
                    numbers = {.dtype = CW_INT32, .ndim = 1, .dims = {(int64_t)p->length}};
     if (strcmp(component, "segment_ids") == 0 || strcmp(component, "positions") == 0)
         return cw_attr_error(op, "component", err,
-                             "another name than those of the other components it gives");
+                             "a name other than segment_ids and positions, the other components that pack "
+                             "gives");
     if (r >= 0)
         r = cw_bind_write(b, component, &row, err);
     if (r >= 0)

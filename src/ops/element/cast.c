@@ -11,7 +11,7 @@ static int cast_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     if (r < 0)
         return r;
     if (type.dtype == CW_BYTES)
-        return cw_attr_error(op, "component", err, "a component with a dtype, not bytes");
+        return cw_attr_error(op, "component", err, "a component of numbers or bool, not bytes");
     if (type.dtype == to) { /* nothing to do: the value keeps its number */
         op->n_in = 0;
         return 0;

@@ -122,7 +122,8 @@ static int feature_read_default(const struct reading *x, const json_t *v, struct
         memcpy((uint8_t *)f->def + (size_t)f->n_default * item, f->def, item);
     if (!good || (f->variable ? f->n_default % f->n_values != 0 : f->n_default != f->n_values))
         return feature_error(x, err,
-                             "as default a number of its dtype, or a list of as many as it has values");
+                             "as default a number of its dtype, or a list with a number for each of its "
+                             "values");
     return 0;
 }
 
@@ -160,12 +161,14 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
     f->variable = json_is_true(variable);
     f->n_values = 1;
     if ((json_array_size(shape) > 0 || f->variable) && f->dtype == CW_BYTES)
-        return feature_error(x, err, "exactly one value where it is bytes: no shape, not variable");
+        return feature_error(x, err,
+                             "no shape and no variable, because it is bytes, which is exactly one "
+                             "value");
     if (shape)
         r = feature_read_shape(x, shape, err);
     if (r == 0 && f->variable) {
         if (type->ndim == CW_MAX_NDIM)
-            return feature_error(x, err, "a shape of at most 5 dimensions beside the one that varies");
+            return feature_error(x, err, "a shape of at most 5 dimensions, as `variable` adds one");
         memmove(type->dims + 1, type->dims, (size_t)type->ndim * sizeof(type->dims[0]));
         type->dims[0] = CW_VARIES;
         type->ndim++;

@@ -75,8 +75,10 @@ static bool parse_example_check_feature(const struct cw_feature_spec *want, cons
     int key_size = (int)CW_MIN(want->key_size, (size_t)80);
     int64_t n = *ret = f->kind == CW_FEATURE_NONE ? 0 : cw_feature_count(f);
     if (n < 0)
-        return cw_block_fail(b, row, name, "malformed Example: the values of the feature \"%.*s\"", key_size,
-                             want->key);
+        return cw_block_fail(b, row, name,
+                             "malformed Example: the values of the feature \"%.*s\" can't "
+                             "be read",
+                             key_size, want->key);
     /* Missing, or empty where an empty list is not a value. */
     if (f->kind == CW_FEATURE_NONE || (n == 0 && !want->variable)) {
         if (want->has_default || want->variable) {

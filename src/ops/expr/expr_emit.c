@@ -108,10 +108,12 @@ int cw_lower_convert(struct compiler *c, struct operand *o, enum cw_dtype to)
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o)
 {
     if (o->kind == O_BYTES)
-        return CW_LOWER_FAIL(c, o->node, "component \"%.60s\" is bytes: expected in length(), == or != only",
+        return CW_LOWER_FAIL(c, o->node,
+                             "component \"%.60s\" is bytes: expected only in length(), == or "
+                             "!=",
                              o->node->text);
     if (o->kind == O_STRING)
-        return CW_LOWER_FAIL(c, o->node, "a string: expected beside == or != only");
+        return CW_LOWER_FAIL(c, o->node, "a string: expected only as an operand of == or !=");
     return 0;
 }
 

@@ -19,7 +19,7 @@ static int fail_run(const struct cw_op *op, struct cw_block *block, struct cw_er
         if (!hit[i])
             continue;
         if (strcmp(kind, "error") == 0)
-            cw_block_fail(block, i, op->desc->name, "failed as asked for: %.200s",
+            cw_block_fail(block, i, op->desc->name, "failed because its condition is true: %.200s",
                           cw_attr_string(op, "where"));
         else if (strcmp(kind, "crash") == 0)
             kill(getpid(), SIGKILL);

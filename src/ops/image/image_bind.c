@@ -49,7 +49,7 @@ int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, str
     if (s->h <= h && s->w <= w)
         return 0;
     return cw_error_set(err, CW_E_RECORD,
-                        "a crop of %lld x %lld from an image of %lld x %lld (height x width)",
+                        "a crop of %lld x %lld does not fit an image of %lld x %lld (height x width)",
                         (long long)s->h, (long long)s->w, (long long)h, (long long)w);
 }
 

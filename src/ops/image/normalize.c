@@ -18,7 +18,7 @@ static int normalize_pixels(const struct cw_op *op, void *dst, const void *src, 
     const struct cw_normalize *s = op->state;
     enum cw_dtype from = op->in[0].type.dtype, to = op->out[0].type.dtype;
     if (channels != s->channels)
-        return cw_error_set(err, CW_E_RECORD, "an image of %d channels where mean and std have %d values",
+        return cw_error_set(err, CW_E_RECORD, "an image of %d channels, but mean and std have %d values",
                             channels, s->channels);
     if (from == CW_UINT8 && to == CW_FLOAT32 && (channels == 1 || channels == 3)) {
         cw_pixel_isa()->normalize_packed(dst, src, n, channels, s->mean, s->std);
@@ -51,7 +51,7 @@ static int normalize_state(struct cw_op *op, int channels, struct cw_error *err)
         s->mean[c] = (float)cw_attr_float_at(op, "mean", (size_t)c);
         s->std[c] = (float)cw_attr_float_at(op, "std", (size_t)c);
         if (s->std[c] == 0)
-            return cw_attr_error(op, "std", err, "no value that is zero as float32");
+            return cw_attr_error(op, "std", err, "values that are not zero as float32");
     }
     return 0;
 }

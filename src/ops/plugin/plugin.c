@@ -54,7 +54,7 @@ static int plugin_make_identity(const struct cachew_plugin *plugin, const char *
         return plugin_refuse(path, err, "1 to 48 letters, digits and . _ + -", "has the version \"%.60s\"",
                              plugin->version ? plugin->version : "");
     if (!cw_text_utf8(name, length))
-        return plugin_refuse(path, err, "a name in UTF-8", "has a name that is not");
+        return plugin_refuse(path, err, "a name in UTF-8", "has a name that is not UTF-8");
     if (asprintf(ret, "%.*s %s", (int)length, name, plugin->version) < 0) {
         *ret = NULL;
         return cw_error_nomem(err, 0, "a plug-in");
@@ -143,7 +143,7 @@ int cw_plugin_load(const char *path, struct cw_error *err)
         return plugin_refuse(path, err, "a shared object", "is not a file");
     if (!plugin_is_whole(real, (uint64_t)st.st_size))
         return plugin_refuse(path, err, "a shared object",
-                             "is cut off: its headers tell of more than the %lld bytes that are there",
+                             "is cut off: its headers describe more than its %lld bytes",
                              (long long)st.st_size);
     void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {

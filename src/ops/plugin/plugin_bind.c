@@ -53,8 +53,8 @@ static const json_t *plugin_bind_value_of(struct binding *x, const char *name, e
     }
     const json_t *v = cw_attr_json(x->op, name);
     if (i >= cw_attr_len(x->op, name)) {
-        plugin_bind_misuse(x, "bind asks for value %zu of the attribute \"%s\", which has %zu", i, name,
-                           cw_attr_len(x->op, name));
+        plugin_bind_misuse(x, "bind asks for value %zu of the attribute \"%s\", which has %zu values", i,
+                           name, cw_attr_len(x->op, name));
         return NULL;
     }
     return json_is_array(v) ? json_array_get(v, i) : v;
@@ -65,7 +65,9 @@ static int64_t bind_integer(struct cachew_bind *b, const char *name, enum cachew
     enum cw_attr_kind own;
     enum cw_dtype dtype = CW_BOOL;
     if (!cw_plugin_attr_kind(kind, &own))
-        return plugin_bind_misuse(plugin_bind_of(b), "bind asks for an attribute of kind %d: there is none",
+        return plugin_bind_misuse(plugin_bind_of(b),
+                                  "bind asks for an attribute of kind %d, which does "
+                                  "not exist",
                                   (int)kind),
                0;
     const json_t *v = plugin_bind_value_of(plugin_bind_of(b), name, own, own, i);
@@ -232,5 +234,5 @@ int cw_plugin_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
         return x.status;
     if (r == CACHEW_E_MEMORY)
         return cw_error_nomem(err, 0, op->desc->name);
-    return plugin_bind_misuse(&x, "bind failed with %d and did not say why", r);
+    return plugin_bind_misuse(&x, "bind failed with %d and gave no reason", r);
 }

@@ -41,7 +41,7 @@ static const struct cw_port *plugin_run_port_of(struct running *x, unsigned outp
 {
     if (output < x->op->n_out)
         return &x->op->out[output];
-    fail_element(x, "the plug-in writes output %u: bind declared %u", output, x->op->n_out);
+    fail_element(x, "the plug-in writes output %u: bind declared %u outputs", output, x->op->n_out);
     return NULL;
 }
 
@@ -140,7 +140,7 @@ static void plugin_run_row_draw(struct cachew_row *row, uint32_t n, uint32_t wor
     if (x->op->desc->effects.random)
         cw_block_draw(x->block, x->op->index, x->row, n, words);
     else
-        fail_element(x, "the plug-in draws, but does not say that the operator is random");
+        fail_element(x, "the plug-in draws random numbers, but its descriptor does not set `random`");
 }
 
 static int plugin_run_row_fail(struct cachew_row *row, const char *text)

@@ -93,10 +93,10 @@ static int function_bind_outputs(struct cw_bind *b, struct cw_op *op, struct cw_
                                                                   "for \"%.60s\" dtype and shape only", name);
         if (shape && function_parse_shape(shape, &type) < 0)
             return cw_attr_error(op, "outputs", err,
-                                 "for \"%.60s\" a shape of at most %d dimensions, null where one varies",
+                                 "for \"%.60s\" a shape of at most %d dimensions, null for one that varies",
                                  name, CW_MAX_NDIM);
         if (type.dtype == CW_BYTES && type.ndim != 0)
-            return cw_attr_error(op, "outputs", err, "for \"%.60s\", which is bytes, no shape", name);
+            return cw_attr_error(op, "outputs", err, "for \"%.60s\" no shape, because it is bytes", name);
         int r = cw_bind_write(b, name, &type, err);
         if (r < 0)
             return r;
@@ -235,7 +235,7 @@ int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *
     json_decref(*ret);
     *ret = NULL;
     return cw_error_set(err, CW_E_BUG,
-                        "%s: %s: the host process sent a malformed answer: its list of errors is no JSON",
+                        "%s: %s: the host process sent a malformed answer: its list of errors is not JSON",
                         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
@@ -245,7 +245,8 @@ int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a
     if (cw_exchange_row(a, k, &op->out[k].type, row, ret))
         return 0;
     return cw_error_set(err, CW_E_BUG,
-                        "%s: %s: the host process sent a malformed answer: a component's type or place",
+                        "%s: %s: the host process sent a malformed answer: the type or the position of a "
+                        "component is wrong",
                         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
@@ -290,13 +291,15 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
         uint32_t elements = a.counts ? a.counts[i] : 1;
         if (status > CW_EXCHANGE_DIFFERS)
             return cw_error_set(err, CW_E_BUG,
-                                "%s: %s: the host process sent a malformed answer: a status of %u",
+                                "%s: %s: the host process sent a malformed answer: a row has the unknown "
+                                "status %u",
                                 x->op->desc->name, x->f->name, status);
         if (x->block->status[rows[i]] == CW_ROW_OK && status == CW_EXCHANGE_FAILED)
             cw_block_fail(x->block, rows[i], x->op->desc->name, "%s failed", x->f->name);
         if (elements > a.n || first > a.n - elements)
             return cw_error_set(err, CW_E_BUG,
-                                "%s: %s: the host process sent a malformed answer: more elements than it has",
+                                "%s: %s: the host process sent a malformed answer: its rows have more "
+                                "elements than it contains",
                                 x->op->desc->name, x->f->name);
         if (x->block->status[rows[i]] == CW_ROW_OK) {
             r = x->take_row(x->arg, x->op, x->block, &a, rows[i], a.counts ? first : i, elements,

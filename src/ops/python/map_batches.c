@@ -53,7 +53,8 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
         if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
             r = cw_error_set(
                 err, CW_E_BUG,
-                "map_batches: %s: the host process sent a malformed answer: a component's type or place",
+                "map_batches: %s: the host process sent a malformed answer: the type or the position of a "
+                "component is wrong",
                 f->name);
     return r;
 }

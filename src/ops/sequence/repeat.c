@@ -16,10 +16,9 @@ static int repeat_pass(const struct cw_seq *s, uint64_t o, uint64_t pass, uint64
     *ret = count >= CW_ENDLESS ? o : o + count * pass;
     if (*ret >> 32 == 0)
         return 0;
-    return cw_error_set(err, CW_E_PIPELINE,
-                        "repeat: pass %" PRIu64
-                        " (those of repeats before it multiplied in): expected fewer than 2^32",
-                        *ret);
+    return cw_error_set(
+        err, CW_E_PIPELINE,
+        "repeat: pass %" PRIu64 " (counted over all nested repeats): expected fewer than 2^32", *ret);
 }
 
 static int repeat_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
@@ -69,8 +68,8 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
     if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
         if (!c->drop_remainder)
             return cw_error_set(b->err, CW_E_PIPELINE,
-                                "repeat: stands after %s, but %" PRIu64
-                                " elements leave a short batch of size %" PRIu64
+                                "repeat: comes after %s, but %" PRIu64
+                                " elements do not fill batches of size %" PRIu64
                                 ": write repeat before %s, set drop_remainder, or use --epochs",
                                 c->batcher->name, n, c->batch_size, c->batcher->name);
         n = n / c->batch_size * c->batch_size;
@@ -91,8 +90,8 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
              __builtin_mul_overflow(s->passes, passes, &s->passes) || s->passes >> 32)
         return cw_error_set(b->err, CW_E_PIPELINE,
                             "repeat: %" PRIu64 " elements times %" PRIi64
-                            " are too many: expected fewer than 2^32 passes, those of repeats before it "
-                            "multiplied in, or -1",
+                            " are too many: expected fewer than 2^32 passes over all nested repeats "
+                            "together, or -1",
                             n, count);
     return 0;
 }

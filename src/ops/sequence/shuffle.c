@@ -284,14 +284,15 @@ static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool
         f->n_chunks = c.n;
         if (c.too_many)
             return cw_error_set(err, CW_E_PIPELINE,
-                                "shuffle: what stands before it has more than %" PRIu64
+                                "shuffle: its input has more than %" PRIu64
                                 " chunks: expected fewer elements, or by \"record\"",
                                 CW_CHUNKS_MAX);
         if (c.failed)
             return cw_error_nomem(err, 0, "the chunks of a shuffle");
     }
     if (f->n_chunks >> 32)
-        return cw_error_set(err, CW_E_PIPELINE, "shuffle: %" PRIu64 " chunks are more than 2^32",
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "shuffle: its input has %" PRIu64 " chunks: expected fewer than 2^32",
                             f->n_chunks);
     return 0;
 }
@@ -302,10 +303,10 @@ static int shuffle_build_stream(struct cw_sequence *q, uint64_t window, bool res
 {
     if (by_chunk)
         return cw_error_set(err, CW_E_PIPELINE,
-                            "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
+                            "shuffle: by is \"chunk\": expected \"record\", because a stream has no chunks");
     if (q->stream_salt)
         return cw_error_set(err, CW_E_PIPELINE,
-                            "shuffle: the stream is shuffled already: expected one shuffle");
+                            "shuffle: the stream is shuffled already: expected only one shuffle");
     q->stream_reshuffle = reshuffle;
     q->window = window;
     q->stream_salt = strdup(salt);
@@ -323,8 +324,9 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
     if (!window == !!q->stream) {
         char shown[24];
         const char *expected =
-            window ? "0, as the number of elements is known and all of them are permuted"
-                   : "how many elements are permuted among themselves, as the stream's end is not known";
+            window ? "0, because the number of elements is known and all of them are permuted"
+                   : "the number of consecutive elements to permute among themselves, because the end of "
+                     "the stream is not known";
         snprintf(shown, sizeof(shown), "%" PRIu64, window);
         cw_error_attribute(b->err, "window", shown, expected);
         return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: window is %s: expected %s", shown, expected);
@@ -335,7 +337,8 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
         if ((*at)->joins)
             return cw_error_set(
                 b->err, CW_E_PIPELINE,
-                "shuffle: an input of the chain before it is endless: expected repeat behind the inputs");
+                "shuffle: an input of the operator before it is endless: expected repeat after that "
+                "operator, not in its input");
     struct cw_seq *s = cw_seq_wrap(b, &shuffle_seq_ops, sizeof(*s), at);
     if (!s)
         return CW_E_MEMORY;

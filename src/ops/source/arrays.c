@@ -85,9 +85,8 @@ static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, s
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
     return r < 0 ? r
-                 : cw_error_set(
-                       err, CW_E_DATA,
-                       "an array was written to while it was read: a cache would keep it for what it was");
+                 : cw_error_set(err, CW_E_DATA,
+                                "an array changed while it was read, so a cache would store wrong elements");
 }
 
 static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
@@ -133,7 +132,7 @@ static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     if (!a)
         return cw_attr_error(
             op, "data", err,
-            "the id of arrays that this process has (data in memory can't be read from a file)");
+            "the id of arrays that this process has created (data in memory can't be read from a file)");
     if (a->n_columns > CW_OP_MAX_PORTS)
         return cw_attr_error(op, "data", err, "at most %d arrays, not %zu", CW_OP_MAX_PORTS, a->n_columns);
     int r = 0;

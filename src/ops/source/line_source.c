@@ -20,8 +20,8 @@ bool cw_line_of(const struct cw_source *s, const struct cw_op *op, struct cw_blo
     if (b->raw[row].size == 0) { /* every line that is read has a byte, if only its end */
         uint64_t number, length = cw_record_streams_length(f, b->rows[row], &number);
         return cw_block_fail(b, row, op->desc->name,
-                             "line %" PRIu64 " has %" PRIu64 " bytes: max_line is %" PRIu64, number + 1,
-                             length, f->options.max_length);
+                             "line %" PRIu64 " has %" PRIu64 " bytes: expected at most max_line, %" PRIu64,
+                             number + 1, length, f->options.max_length);
     }
     *ret = b->raw[row].data;
     *ret_size = cw_line_trim(*ret, b->raw[row].size);

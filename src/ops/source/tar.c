@@ -109,7 +109,7 @@ static int tar_find_files(struct row *x, const struct cw_feature_specs *specs, s
     }
     if (r == 0 && x->key)
         return 0;
-    return !fail(x, "%s", r < 0 ? why : "it has no files: the file changed");
+    return !fail(x, "%s", r < 0 ? why : "the archive has changed: this sample has no files any more");
 }
 
 /* ---- values ---- */

@@ -24,8 +24,8 @@ static int tfrecord_check_indexed(const struct cw_record_streams *t, uint64_t ro
     cw_error_file(err, path);
     return cw_error_set(err, CW_E_DATA,
                         "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32
-                        ", the index has %08" PRIx32 "): the file was changed and its size and time were "
-                        "kept; make its index anew (cachew index --rebuild)",
+                        ", the index has %08" PRIx32 "): the file has changed, but its size and time have "
+                        "not; rebuild its index (cachew index --rebuild)",
                         path, number, found, indexed);
 }
 
