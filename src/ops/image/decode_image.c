@@ -86,8 +86,9 @@ const struct cw_op_desc cw_op_decode_image = {
     .summary = "an image [height, width, channels] from JPEG, PNG or WebP bytes",
     .doc = "The format is detected from the content. Conversions are those of Pillow's `convert`; "
            "docs/pixels.md defines them, and says which images count as damaged. If a crop of the image "
-           "follows directly, only the rows and columns that it needs are decoded. Most damage in other "
-           "rows of a JPEG image then does not fail the record; any damage to a PNG or WebP image does.",
+           "follows directly, only the rows and columns that it needs are decoded. Most damage below "
+           "these rows of a JPEG image then does not fail the record; any damage to a PNG or WebP image "
+           "does.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = decode_image_bind,
