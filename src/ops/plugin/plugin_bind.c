@@ -1,5 +1,5 @@
-/* Binding an operator of a plug-in: what its `bind` may query and declare. The first error is kept, so that
- * `bind` need not look at results. */
+/* Binds an operator of a plug-in: the functions that its `bind` may call. The first error is kept and makes
+ * all later calls fail, so that `bind` need not check their results. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "pipeline/pipeline.h"
 
 struct binding {
-    struct cachew_bind face; /* first: what the plug-in sees */
+    struct cachew_bind face; /* first: the plug-in gets a pointer to it */
     struct cw_bind *b;
     struct cw_op *op;
     struct cw_plugin_bound *bound;
@@ -21,7 +21,7 @@ static struct binding *plugin_bind_of(struct cachew_bind *b)
     return (struct binding *)(void *)b;
 }
 
-/* A mistake of the plug-in. */
+/* Reports a mistake of the plug-in, unless there was an error before. Returns the first error. */
 static int plugin_bind_misuse(struct binding *x, const char *fmt, ...) _printf_(2, 3);
 
 static int plugin_bind_misuse(struct binding *x, const char *fmt, ...)
@@ -37,7 +37,8 @@ static int plugin_bind_misuse(struct binding *x, const char *fmt, ...)
 
 /* ---- attributes ---- */
 
-/* Value i of an attribute, which must have the kind, or the other one; NULL: noted as an error. */
+/* Returns value i of an attribute, which must have the kind `kind` or `or_kind`. NULL: it does not, and the
+ * error is recorded. */
 static const json_t *plugin_bind_value_of(struct binding *x, const char *name, enum cw_attr_kind kind,
                                           enum cw_attr_kind or_kind, size_t i)
 {
