@@ -28,7 +28,8 @@ static int assign_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     if (!s)
         return cw_error_nomem(err, n * sizeof(s->exprs[0]), "expressions");
     op->state = s;
-    /* All are read before any is written: each expression sees the components as they arrive. */
+    /* All expressions are bound before any component is written, so each sees the components as they arrive.
+     */
     json_object_foreach(set, name, value)
     {
         if (!json_is_string(value) || !*name)

@@ -1,5 +1,5 @@
-/* Syntax tree to program: types by NumPy's rules, constants folded, divisions by literals made cheap. Runs
- * once, before any record. */
+/* Compiles a syntax tree to a program: finds types by NumPy's rules, folds constants, and replaces divisions
+ * by literals by cheaper operations. Runs once, before the first record. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

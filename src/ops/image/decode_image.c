@@ -14,7 +14,8 @@ static void decode_image_free(void *state)
     free(d);
 }
 
-/* The crop that directly follows, if one does, for computing what it is going to cut. */
+/* If a crop of the same component directly follows, keeps a prepared copy of it in d, to compute which part
+ * of each image it will cut. */
 static int decode_image_find_crop(struct cw_decode_image *d, const struct cw_op *next, const char *component,
                                   struct cw_error *err)
 {

@@ -1,4 +1,4 @@
-/* What the image operators' bind functions share. */
+/* Shared by the bind functions of image operators: reading their attributes and checking their input. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ struct cw_image_geometry cw_image_attr_resize(const struct cw_op *op)
 {
     const char *name = cw_attr_string(op, "interpolation");
     struct cw_image_geometry g = {.resize = true, .antialias = cw_attr_bool(op, "antialias")};
-    while (strcmp(name, cw_interp_names[g.interp]) != 0) /* the operator's table admits no other names */
+    while (strcmp(name, cw_interp_names[g.interp]) != 0) /* the operator's table allows no other names */
         g.interp++;
     cw_image_attr_size(op, &g.out_h, &g.out_w);
     return g;

@@ -8,11 +8,12 @@
 #include "ops/image/image_role.h"
 
 struct random_resized_crop {
-    struct cw_image_geometry resize; /* of the rectangle, wherever it lies */
+    struct cw_image_geometry resize; /* the size and the interpolation; the rectangle is drawn */
     double scale[2], ratio[2], log_ratio[2];
 };
 
-/* What is cut when ten draws didn't fit: as much of the middle as the ratio's bounds allow. */
+/* The rectangle if none of ten draws fits the image: as much of its middle as the bounds of the ratio allow.
+ */
 static struct cw_rect random_resized_crop_middle(const struct random_resized_crop *c, int64_t h, int64_t w)
 {
     double in_ratio = (double)w / (double)h, ch = (double)h, cw = (double)w;
