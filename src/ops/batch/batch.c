@@ -1,4 +1,4 @@
-/* batch: one open batch, which takes the elements in their order. */
+/* batch: stacks elements in their order. The engine does the work; there is one open batch at a time. */
 #include "pipeline/roles.h"
 
 static const struct cw_attr_def attrs[] = {

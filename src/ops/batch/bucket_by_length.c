@@ -1,5 +1,5 @@
-/* Batches of elements of similar length. What the engine needs of it at run time is one number per element,
- * its bucket. */
+/* bucket_by_length: batches of elements of similar length. At run time it computes the bucket of each
+ * element, an int32; the engine makes the batches. */
 #include <math.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "ops/expr/expr.h"
 #include "pipeline/roles.h"
 
-/* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a
- * key in at most 2 bytes. */
+/* Largest number of buckets. The entries of a batch (places.c) take 16 bytes per bucket, so at most 16 KiB,
+ * and a worker sends the number of a bucket in at most 2 bytes. */
 #define BUCKETS_MAX 1024
 
 struct bucket_state {
@@ -24,7 +24,8 @@ static void bucket_free(void *state)
     free(s);
 }
 
-/* The value of attribute `pad` for a component in a dtype; 0 where it names none. */
+/* Sets ret to the padding of a component, in its dtype: the value in the attribute `pad`. Leaves ret
+ * unchanged if `pad` does not name the component. */
 static void bucket_pad(const json_t *attrs, const char *component, enum cw_dtype dtype, uint8_t ret[8])
 {
     const json_t *v = json_object_get(json_object_get(attrs, "pad"), component);
@@ -36,8 +37,8 @@ static void bucket_pad(const json_t *attrs, const char *component, enum cw_dtype
         cw_convert(CW_FLOAT64, dtype, ret, &d, 1);
 }
 
-/* Whether a dtype holds a pad: integers exactly, floating types when it is finite. Everything is something as
- * a bool. */
+/* Whether a dtype can hold the padding of a component: integers must hold it exactly; in a floating dtype it
+ * must be finite. bool holds any value. */
 static bool bucket_pad_fits(const struct cw_op *op, const char *component, enum cw_dtype dtype)
 {
     uint8_t bits[8] = {0};
@@ -91,7 +92,7 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     return r < 0 ? r : 0;
 }
 
-/* The number of boundaries that are at most `length`. */
+/* Returns the bucket of a length: the number of boundaries that are at most `length`. */
 static int32_t bucket_of(const struct bucket_state *s, int64_t length)
 {
     return (int32_t)CW_FIRST(i, 0, s->n, s->boundaries[i] > length);

@@ -1,5 +1,6 @@
-/* pack: rows of a fixed length from sequences of tokens. Its window of positions is in one block, so that the
- * rows of a window follow from that window alone; they are elements of the window's first record. */
+/* pack: rows of a fixed length from sequences of tokens. Positions are packed in windows; each window lies in
+ * one block, and its rows depend on that window alone. They are elements of the window's first record. A
+ * "row" is a row of tokens, or a row of the block (one element that arrives), as the comments say. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,15 +16,15 @@ struct pack {
 
 enum { PACK_TOKENS, PACK_SEGMENTS, PACK_POSITIONS }; /* output ports */
 
-/* Rows that are filled one after the other. */
+/* Rows of tokens, which are filled one after the other. */
 struct pack_rows {
     const struct pack *pack;
     size_t token_bytes;
-    uint8_t *tokens; /* length tokens a row; NULL: rows are only counted */
+    uint8_t *tokens; /* pack->length tokens per row; NULL: rows are only counted */
     int32_t *segments, *positions;
-    size_t n;     /* rows that were begun */
-    size_t used;  /* tokens of the last one */
-    int32_t last; /* number of its last segment */
+    size_t n;     /* number of rows begun */
+    size_t used;  /* tokens in the last row */
+    int32_t last; /* number of the last segment in the last row */
 };
 
 static void pack_begin_row(struct pack_rows *r)
@@ -40,7 +41,8 @@ static void pack_begin_row(struct pack_rows *r)
     memset(r->positions + at, 0, p->length * sizeof(*r->positions));
 }
 
-/* Appends n tokens to the last row, where they fit: they continue segment r->last, of which it has `before`.
+/* Appends n tokens to the last row, which must have room for them. They continue segment r->last, which has
+ * `before` tokens in this row.
  */
 static void pack_add(struct pack_rows *r, const uint8_t *tokens, size_t n, size_t before)
 {
@@ -76,7 +78,7 @@ static struct cw_tensor pack_tokens(const struct cw_op *op, const struct cw_bloc
     return cw_in(op, b, 0, row);
 }
 
-/* Fails the rows that can't be packed. */
+/* Fails the rows of the block whose sequences can't be packed. */
 static void pack_check(const struct cw_op *op, struct cw_block *b)
 {
     const struct pack *p = op->state;
@@ -100,7 +102,8 @@ static uint64_t pack_window_of(const struct pack *p, const struct cw_block *b, s
     return (b->origin ? b->origin[row] : row) / p->window;
 }
 
-/* The row behind the window that begins with row `from`; *ret: whether a row failed that ends the run. */
+/* Returns the end of the window that begins with row `from` of the block: the first row of the next window.
+ * *ret: whether a failed row of the window will end the run. */
 static size_t pack_window_end(const struct pack *p, const struct cw_block *b, size_t from, bool *ret)
 {
     size_t end = from;
@@ -110,7 +113,7 @@ static size_t pack_window_end(const struct pack *p, const struct cw_block *b, si
     return end;
 }
 
-/* Packs a window, rows [from, end) of the block, into a row of its own each time. */
+/* Packs a window, rows [from, end) of the block. A window begins with a new row of tokens. */
 static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t from, size_t end,
                         struct pack_rows *r)
 {
@@ -122,7 +125,9 @@ static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t
     }
 }
 
-/* Number of rows of the expansion that a row of the block has. The first of a window always has one. */
+/* Returns the number of rows of the expansion that belong to a row of the block: the rows of tokens
+ * given[row]; if that is 0, one row without tokens for the first row of a window and for a row with a fault
+ * or note to report, otherwise none. */
 static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const uint32_t *given, size_t row)
 {
     bool first = row == 0 || pack_window_of(p, b, row - 1) != pack_window_of(p, b, row);
@@ -130,7 +135,7 @@ static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const
     return given[row] ? given[row] : first || named;
 }
 
-/* Room for the rows of the block, `given` of each row. */
+/* Allocates the expansion: the rows of tokens, of which `given` has the number for each row of the block. */
 static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_t *given,
                        struct cw_expansion **ret, struct cw_error *err)
 {
@@ -204,7 +209,7 @@ static int pack_run(const struct cw_op *op, struct cw_block *b, struct cw_error 
     return 0;
 }
 
-/* Attribute `name`, one integer, in the component's dtype. */
+/* Converts the attribute `name`, one integer, to the component's dtype. */
 static int pack_bind_token(const struct cw_op *op, const char *name, enum cw_dtype dtype, uint8_t ret[8],
                            struct cw_error *err)
 {

@@ -1,4 +1,5 @@
-/* autocache: a place where elements may be kept. It does nothing itself: the engine reads and writes there.
+/* autocache: a cache point. It does nothing itself: the engine writes elements to the cache there, and reads
+ * them from it.
  */
 #include "ops/element/cache_point.h"
 

@@ -1,4 +1,4 @@
-/* cache: as autocache, chosen before any of those. */
+/* cache: a cache point as autocache, but chosen before any autocache. */
 #include "ops/element/cache_point.h"
 
 const struct cw_op_desc cw_op_cache = {

@@ -12,7 +12,7 @@ static int cast_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
         return r;
     if (type.dtype == CW_BYTES)
         return cw_attr_error(op, "component", err, "a component of numbers or bool, not bytes");
-    if (type.dtype == to) { /* nothing to do: the value keeps its number */
+    if (type.dtype == to) { /* nothing to do: the component keeps its value */
         op->n_in = 0;
         return 0;
     }
@@ -33,7 +33,7 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
         return r;
     const struct cw_column *to = &block->columns[out->value];
     if (to->dense && from->dense && from->stride == cw_type_bytes(&in->type)) {
-        /* one run; rows that are not ok do no harm */
+        /* all rows at once; converting rows that are not CW_ROW_OK does no harm */
         cw_convert(in->type.dtype, out->type.dtype, to->data, from->data, block->n * (from->stride / size));
         return 0;
     }

@@ -1,4 +1,4 @@
-/* drop: removes components. Nothing runs. */
+/* drop: removes components. Nothing happens at run time. */
 #include "pipeline/op.h"
 
 static int drop_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)

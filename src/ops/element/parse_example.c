@@ -1,6 +1,6 @@
 /*
- * parse_example: tf.train.Example to components. Of the features asked for, those that a later operator or
- * the batch needs are checked and extracted; bytes are views into the record.
+ * parse_example: tf.train.Example to components. Only features that a later operator or the batch needs are
+ * checked and extracted. Bytes are not copied; they point into the record.
  */
 #include "formats/example.h"
 
@@ -39,19 +39,21 @@ static int parse_example_bind(struct cw_bind *b, struct cw_op *op, struct cw_err
 
 /* ---- records ---- */
 
-/* The last occurrence of each requested feature; false: the record failed. */
+/* Finds the last occurrence of each requested feature; false: the record failed. */
 static bool parse_example_find_features(const struct cw_feature_specs *p, const struct cw_op *op,
                                         struct cw_block *b, size_t row, struct cw_feature *found)
 {
     struct cw_tensor record = cw_in(op, b, 0, row);
     struct cw_example_walk walk;
     struct cw_feature f;
-    unsigned likely = 0; /* writers keep an order: often it is the one after the last match */
+    unsigned likely = 0; /* guess of the next spec to match: writers keep an order, so it is often the one
+                            after the last match */
     int r;
     memset(found, 0, p->n * sizeof(*found));
     cw_example_walk_init(&walk, record.data, record.size);
     while ((r = cw_example_next(&walk, &f)) > 0)
-        for (unsigned i = 0, from = likely; i < p->n; i++) { /* all of them: two outputs may have one key */
+        for (unsigned i = 0, from = likely; i < p->n;
+             i++) { /* tries all specs: two outputs may have the same key */
             unsigned k = from + i < p->n ? from + i : from + i - p->n;
             const struct cw_feature_spec *want = &p->items[k];
             if (want->key_size != f.key_size || memcmp(want->key, f.key, f.key_size) != 0)
@@ -65,7 +67,8 @@ static bool parse_example_find_features(const struct cw_feature_specs *p, const 
     return r == 0;
 }
 
-/* Number of values of a feature, or TAKE_DEFAULT; false: the record failed. */
+/* *ret of parse_example_check_feature: the number of values of a feature, or TAKE_DEFAULT. It returns false
+ * if the record failed. */
 enum { TAKE_DEFAULT = -1 };
 
 static bool parse_example_check_feature(const struct cw_feature_spec *want, const struct cw_feature *f,
@@ -79,7 +82,7 @@ static bool parse_example_check_feature(const struct cw_feature_spec *want, cons
                              "malformed Example: the values of the feature \"%.*s\" can't "
                              "be read",
                              key_size, want->key);
-    /* Missing, or empty where an empty list is not a value. */
+    /* The feature is missing, or empty and not variable. */
     if (f->kind == CW_FEATURE_NONE || (n == 0 && !want->variable)) {
         if (want->has_default || want->variable) {
             *ret = want->has_default ? TAKE_DEFAULT : 0;

@@ -1,4 +1,4 @@
-/* select: removes all components but those named. Nothing runs. */
+/* select: removes all components except the named ones. Nothing happens at run time. */
 #include <string.h>
 
 #include "pipeline/op.h"

@@ -319,8 +319,8 @@ static int eval_run_fixed(struct run *x, uint8_t *out)
     return r;
 }
 
-/* Evaluates rows whose shapes vary, with a plan for each row. out: destination of results of a fixed type;
- * NULL: they go to the ragged column `value`, if there is one. */
+/* Evaluates rows whose shapes vary, with a plan for each row. ragged: results go to the ragged column
+ * `value`; otherwise they go to out, or nowhere if out is NULL. */
 static int eval_run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
 {
     int r = 0;

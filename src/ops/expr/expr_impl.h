@@ -88,7 +88,8 @@ struct cw_tree {
     struct cw_node *made, *root;
 };
 
-/* Parses text, which must live as long as the tree. Also after an error the caller calls cw_tree_deinit. */
+/* Parses text, which must live as long as the tree. The caller frees *ret with cw_tree_deinit; after an error
+ * *ret holds nothing. */
 int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err) _must_check_;
 void cw_tree_deinit(struct cw_tree *t);
 /* CW_E_PIPELINE: "<reason> (character 12: label % >>>== 0)". */

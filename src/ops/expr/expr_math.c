@@ -16,7 +16,7 @@
         return bad; \
     }
 
-/* Notes that an operand is not allowed for; returns whether it is not. */
+/* Records in *bad that an operand is not allowed, if `yes`. Returns `yes`. */
 static inline bool math_refused(bool yes, unsigned *bad)
 {
     *bad |= yes;

@@ -1,4 +1,4 @@
-/* concat: its inputs, one after the other. */
+/* concat: the positions of its inputs, one input after the other. */
 #include <inttypes.h>
 
 #include "dataset/seq.h"

@@ -1,15 +1,15 @@
-/* repeat: the positions of its input in several passes, each with a number. */
+/* repeat: the positions of its input in several passes. Each pass has a number, from 0. */
 #include <inttypes.h>
 
 #include "ops/sequence/cut.h"
 
 struct repeat {
     struct cw_seq base;
-    uint64_t count; /* passes; CW_ENDLESS */
+    uint64_t count; /* passes; CW_ENDLESS: without end */
 };
 
-/* The number of pass o of s, where s itself is reached in a pass: those of the repeats around it multiplied
- * in. */
+/* Sets *ret to the combined number of pass o of s, if s itself is in pass `pass` of the repeats after it.
+ * CW_E_PIPELINE: the number is 2^32 or more. */
 static int repeat_pass(const struct cw_seq *s, uint64_t o, uint64_t pass, uint64_t *ret, struct cw_error *err)
 {
     uint64_t count = ((const struct repeat *)s)->count;
@@ -41,7 +41,7 @@ static int repeat_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t *
     for (uint64_t i = 0, size = child->n, combined; i < n; i++) {
         struct cw_ref *ref = &l->refs[index[i]];
         int r = repeat_pass(s, ref->row / size, cw_ref_pass(ref), &combined, l->err);
-        if (r < 0) /* of an endless one; finite ones were checked */
+        if (r < 0) /* happens only in an endless repeat; finite ones were checked when the tree was built */
             return r;
         *ref = cw_ref_at(ref->row % size, combined);
     }

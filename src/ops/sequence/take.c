@@ -1,4 +1,5 @@
-/* take: the first elements, where their number is known; otherwise the engine counts (struct cw_limit). */
+/* take: the first elements. If the number of elements before it is not known, the engine counts them (struct
+ * cw_limit). */
 #include "ops/sequence/cut.h"
 
 static int take_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)

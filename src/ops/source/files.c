@@ -26,7 +26,8 @@ static const struct cw_source_ops files_ops = {
     .path = cw_record_files_path,
 };
 
-/* The patterns as JSON, behind the directory they count from. */
+/* Returns "DIRECTORY:PATTERNS": the directory that the patterns are relative to, and the patterns as JSON.
+ * NULL: out of memory, or there is no such directory. */
 static char *files_identity(const struct cw_op *op, const struct cw_source_env *env)
 {
     char *ret = NULL;

@@ -1,18 +1,18 @@
-/* range: integers, computed. No files, no state but three numbers. */
+/* range: computed integers. Its state is two numbers. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "ops/source/keyed_source.h"
 
-/* Source bytes (8 a record) of many sources must add up in 64 bits. */
+/* Most integers of a range: the sum of the bytes (8 per record) of many sources must fit 64 bits. */
 #define MAX_COUNT ((uint64_t)1 << 56)
 
 struct range {
     struct cw_keyed_source base;
-    uint64_t start, step; /* wrap around like the signed sums they stand for */
+    uint64_t start, step; /* unsigned, so that sums wrap around without undefined behaviour */
 };
 
-/* How many integers Python's range(start, stop, step) has. */
+/* Returns the length of Python's range(start, stop, step). */
 static uint64_t range_count(int64_t start, int64_t stop, int64_t step)
 {
     if (step > 0)

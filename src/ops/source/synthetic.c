@@ -9,11 +9,11 @@
 #include "ops/source/keyed_source.h"
 
 #define MAX_COUNT ((double)((uint64_t)1 << 40))
-#define MAX_ELEMENT_BYTES \
-    ((size_t)1 << 31) /* 2^40 elements of it still add up in 64 bits many times over... */
-#define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but sources' sums must too */
-#define STREAM \
-    2 /* last counter word of docs/semantics.md section 1: apart from draws (0) and permutations (1) */
+#define MAX_ELEMENT_BYTES ((size_t)1 << 31)  /* bytes of 2^40 such elements add up to far less than 2^64... \
+                                              */
+#define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but the sum over all sources must fit, too */
+#define STREAM 2 /* last counter word of Philox (docs/semantics.md section 1); draws have 0, permutations 1 \
+                  */
 
 struct synthetic {
     struct cw_keyed_source base;
@@ -46,8 +46,8 @@ static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     return r < 0 ? r : 0;
 }
 
-/* n values of four words. An integer has the low bits of its word, one of 64 bits two words, the low one
- * first. */
+/* Makes n values from four random words. An integer takes the low bits of one word; an integer of 64 bits
+ * takes two words, the low word first. */
 static void synthetic_put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], size_t n)
 {
     if (cw_dtype_is_float(dtype)) {
@@ -63,7 +63,7 @@ static void synthetic_put_values(enum cw_dtype dtype, uint8_t *out, uint32_t wor
 
 static void synthetic_fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_t row, uint8_t *out)
 {
-    size_t at_once = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 4; /* values of four words */
+    size_t at_once = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 4; /* values made from four words */
     for (size_t k = 0; k < s->n_values; k += at_once) {
         uint32_t words[4];
         const uint32_t counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k / at_once), STREAM};
@@ -72,7 +72,7 @@ static void synthetic_fill_element(const struct synthetic *s, enum cw_dtype dtyp
     }
 }
 
-/* Uses up CPU time, not wall time: a preempted thread still does all its work. */
+/* Spends cost_ns of CPU time, not wall time: a preempted thread still does all its work. */
 static int synthetic_burn(const struct synthetic *s, const struct cw_block *b, struct cw_error *err)
 {
     uint64_t start = cw_thread_cpu_ns();

@@ -8,8 +8,8 @@
 #include "ops/source/record_streams.h"
 #include "storage/file.h"
 
-/* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but
- * the same size and time is found here. */
+/* Checks that a record, whose data match their own CRC, is the record that was indexed. This finds a file
+ * whose content has changed while its size and time stayed the same. CW_E_DATA: it is another record. */
 static int tfrecord_check_indexed(const struct cw_record_streams *t, uint64_t row,
                                   const struct cw_tensor *raw, struct cw_error *err)
 {
@@ -63,7 +63,8 @@ static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env
     struct cw_record_streams_options options = {
         .format = CW_FORMAT_TFRECORD,
         .produce = tfrecord_produce,
-        .partial_keys = !cw_attr_bool(op, "verify")}; /* checksums name the content where they are checked */
+        .partial_keys = !cw_attr_bool(
+            op, "verify")}; /* with `verify`, the file key covers all content, through the checksums */
     return cw_record_streams_open(op, env, &options, ret, err);
 }
 
