@@ -1,4 +1,4 @@
-/* count: computes nothing; the profile counts the elements that arrive. */
+/* count: does nothing; the profile counts the elements that pass it. */
 #include "pipeline/op.h"
 
 static const struct cw_attr_def attrs[] = {

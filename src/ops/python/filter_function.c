@@ -1,4 +1,4 @@
-/* filter_function: a Python function says which elements stay. */
+/* filter_function: a Python function decides which elements are kept. */
 #include "ops/python/function.h"
 
 static int filter_row(void *arg CW_UNUSED, const struct cw_op *op CW_UNUSED, struct cw_block *b,

@@ -1,11 +1,11 @@
-/* flat_map: a Python function makes any number of elements of each. */
+/* flat_map: a Python function returns any number of elements for each element. */
 #include <string.h>
 
 #include "ops/python/function.h"
 
-struct given { /* by one row */
+struct given { /* the elements that a row gives */
     uint32_t n;
-    struct cw_tensor *values; /* n times the outputs */
+    struct cw_tensor *values; /* for each of the n elements, a value for each output */
 };
 
 static int flat_row(void *arg, const struct cw_op *op, struct cw_block *b, const struct cw_exchange_answer *a,
@@ -34,7 +34,7 @@ static int flat_row(void *arg, const struct cw_op *op, struct cw_block *b, const
     return 0;
 }
 
-/* Output k of all elements as a column of the expansion. */
+/* Makes output k of all elements a column of the expansion. */
 static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct cw_block *b,
                                const struct given *given, struct cw_expansion *e, struct cw_error *err)
 {

@@ -1,4 +1,4 @@
-/* map: a Python function of an element, run in host processes. */
+/* map: a Python function computes each element, in host processes. */
 #include <string.h>
 
 #include "ops/python/function.h"

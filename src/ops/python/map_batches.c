@@ -1,4 +1,4 @@
-/* map_batches: a Python function of whole batches. */
+/* map_batches: a Python function computes whole batches, in host processes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void map_batches_write_request(const struct cw_function_call *base, uint8
                                   f->deterministic && c->key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
 }
 
-/* What the host wrote, checked, as columns by port. */
+/* Checks the host's answer and sets ret->columns, by port; they point into the host's memory. */
 static int map_batches_take_answer(struct cw_function_call *base, const uint8_t *data, size_t size,
                                    struct cw_error *err)
 {
@@ -79,7 +79,7 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
     *ret = (struct cw_batch_result){0};
     int r = cw_function_insist(&c.base, &h, &tries, why, err);
     if (r == 0)
-        ret->owner = h; /* the answer lies in its memory */
+        ret->owner = h; /* the columns lie in the host's memory */
     else
         cw_host_release(h);
     return r == 1 ? map_batches_failed(f, why, err) : r;
