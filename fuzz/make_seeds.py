@@ -144,8 +144,8 @@ def messages():
 
 
 def segments(cachew):
-    """Segments of a cache: small elements, some that a filter dropped, and what runs measured. Without what
-    fills blocks up: the table stands behind the header.
+    """Segments of a cache with small elements, some of which a filter dropped, profiles with measurements of
+    runs, and handmade segments with one entry each.
     """
     with tempfile.TemporaryDirectory() as directory:
         path, cache = Path(directory) / "p.json", Path(directory) / "c"

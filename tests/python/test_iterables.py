@@ -93,7 +93,7 @@ def test_streams_refuse_what_needs_their_end():
     ):
         values(Dataset.iterable(numbers).shuffle().batch(4))
     with pytest.raises(
-        cachew.PipelineError, match="window is 9: expected 0, as the number of elements is known"
+        cachew.PipelineError, match="window is 9: expected 0, because the number of elements is known"
     ):
         values(Dataset.range(10).shuffle(window=9).batch(4))
 
