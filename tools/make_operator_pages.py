@@ -20,7 +20,11 @@ KINDS = [
         "One element in, any number out",
         "The number of elements after them is not known in advance.",
     ),
-    ("index", "Order and count", "They decide which elements come and in which order. They move indices, not data."),
+    (
+        "index",
+        "Order and count",
+        "They decide which elements come and in which order. They move indices, not data.",
+    ),
     ("batcher", "Batchers", "They join elements to batches. A pipeline has at most one of them."),
     ("batch_map", "Operators on batches", "They come after the batcher."),
 ]

@@ -9,11 +9,11 @@
 #include "ops/source/keyed_source.h"
 
 #define MAX_COUNT ((double)((uint64_t)1 << 40))
-#define MAX_ELEMENT_BYTES ((size_t)1 << 31)  /* bytes of 2^40 such elements add up to far less than 2^64... \
-                                              */
-#define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but the sum over all sources must fit, too */
-#define STREAM 2 /* last counter word of Philox (docs/semantics.md section 1); draws have 0, permutations 1 \
-                  */
+/* 2^40 elements of this size add up to far less than 2^64 bytes, but the sum over all sources must fit, too.
+ */
+#define MAX_ELEMENT_BYTES ((size_t)1 << 31)
+#define MAX_SOURCE_BYTES ((uint64_t)1 << 60)
+#define STREAM 2 /* last counter word of Philox (docs/semantics.md, section 1); 0: draws, 1: permutations */
 
 struct synthetic {
     struct cw_keyed_source base;
