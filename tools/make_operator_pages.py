@@ -25,7 +25,7 @@ KINDS = [
         "Order and count",
         "They decide which elements come and in which order. They move indices, not data.",
     ),
-    ("batcher", "Batchers", "They join elements to batches. A pipeline has at most one of them."),
+    ("batcher", "Batchers", "They join elements into batches. A pipeline has at most one of them."),
     ("batch_map", "Operators on batches", "They come after the batcher."),
 ]
 

@@ -61,7 +61,7 @@ class Operators:
         """
 
     def batch(self, size: int, *, drop_remainder: bool = False) -> Dataset:
-        """Stacks elements to batches.
+        """Stacks elements into batches.
 
         A component must have the same shape in all elements of a batch.
 
@@ -128,7 +128,7 @@ class Operators:
 
     @classmethod
     def concat(cls, inputs: Sequence[Dataset]) -> Dataset:
-        """Several chains one after the other.
+        """The elements of several chains, one chain after the other.
 
         Must come first in a chain. All inputs must have the same components with the same dtypes.
 
@@ -299,10 +299,11 @@ class Operators:
         and two int32 components of the same length. `segment_ids` says which segment of the row each
         token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies
         in this row. `positions` counts the tokens of each segment from 0. Other components are
-        dropped. The positions of the epoch are divided into windows of `window` consecutive positions.
-        The rows of a window depend only on its own elements, so any worker can compute them. A larger
-        window leaves less padding and takes more memory. The pipeline must have exactly one source,
-        with an index; `shuffle` and `repeat` must come before `pack`.
+        dropped. The elements of the epoch, counted before any filter, are divided into windows of
+        `window` consecutive elements. The rows of a window depend only on its own elements, so any
+        worker can compute them. A larger window leaves less padding and takes more memory. The
+        pipeline must have exactly one source, which must not be an `iterable`. `shuffle` and `repeat`
+        must come before `pack`.
 
         component: sequences of tokens: integers, one dimension (the name of a component)
         length: tokens per row (an integer, from 1 to 16777216)
@@ -313,8 +314,8 @@ class Operators:
         separator: a token appended to each sequence, counted as one of its tokens; []: none (a list of
             integers or a single one of length 0 to 1)
         pad: token that fills the rest of a row (an integer)
-        window: number of consecutive positions that are packed together; the last row of each window
-            is padded (an integer, from 1 to 65536)
+        window: number of consecutive elements that are packed together; the last row of each window is
+            padded (an integer, from 1 to 65536)
         """
 
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
@@ -363,7 +364,7 @@ class Operators:
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
     ) -> Dataset:
-        """A rectangle of random area and aspect ratio, resized.
+        """Cuts a rectangle of random area and aspect ratio, and resizes it.
 
         The usual augmentation for image classifiers (Inception's crop). It draws up to ten rectangles
         and takes the first that fits the image. If none fits, it takes as much of the middle as
@@ -585,13 +586,13 @@ class Operators:
 
     @classmethod
     def zip(cls, inputs: Sequence[Dataset], *, stop: Literal["first"] = "first") -> Dataset:
-        """Several chains side by side.
+        """Several chains side by side: joins one element of each to one element.
 
         Must come first in a chain. Element i has the components of element i of each input; the names
-        of components must differ between inputs. An input is a source with an index, followed only by
-        index operators and maps. The records of the inputs are read one after the other when a block
-        of elements is planned, before it is computed. The record id of an element is its position in
-        `zip`.
+        of components must differ between inputs. An input is a source that is not an `iterable`,
+        followed only by index operators and maps. The records of the inputs are read one after the
+        other when a block of elements is planned, before it is computed. The record id of an element
+        is its position in `zip`.
 
         inputs: chains of operators, each with its own source (a list of chains)
         stop: first: end with the shortest input (a string: one of "first")

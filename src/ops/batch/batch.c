@@ -17,7 +17,7 @@ static const struct cw_batcher batcher = {.sizes = "size",
 
 const struct cw_op_desc cw_op_batch = {
     .name = "batch",
-    .summary = "stacks elements to batches",
+    .summary = "stacks elements into batches",
     .doc = "A component must have the same shape in all elements of a batch.",
     .kind = CW_OP_BATCHER,
     .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},

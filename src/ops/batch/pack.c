@@ -1,6 +1,7 @@
 /* pack: rows of a fixed length from sequences of tokens. Positions are packed in windows; each window lies in
- * one block, and its rows depend on that window alone. They are elements of the window's first record. A
- * "row" is a row of tokens, or a row of the block (one element that arrives), as the comments say. */
+ * one block, and its rows depend on that window alone. They are elements of the window's first record.
+ * Comments distinguish rows of tokens, which are results, from rows of the block, which are the elements that
+ * arrive. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -289,7 +290,7 @@ static const struct cw_attr_def attrs[] = {
      .def = "1024",
      .min = 1,
      .max = 1 << 16,
-     .doc = "number of consecutive positions that are packed together; the last row of each window is "
+     .doc = "number of consecutive elements that are packed together; the last row of each window is "
             "padded"},
     {0},
 };
@@ -301,10 +302,11 @@ const struct cw_op_desc cw_op_pack = {
            "and two int32 components of the same length. `segment_ids` says which segment of the row each "
            "token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies "
            "in this row. `positions` counts the tokens of each segment from 0. Other components are "
-           "dropped. The positions of the epoch are divided into windows of `window` consecutive "
-           "positions. The rows of a window depend only on its own elements, so any worker can compute "
-           "them. A larger window leaves less padding and takes more memory. The pipeline must have "
-           "exactly one source, with an index; `shuffle` and `repeat` must come before `pack`.",
+           "dropped. The elements of the epoch, counted before any filter, are divided into windows of "
+           "`window` consecutive elements. The rows of a window depend only on its own elements, so any "
+           "worker can compute them. A larger window leaves less padding and takes more memory. The "
+           "pipeline must have exactly one source, which must not be an `iterable`. `shuffle` and "
+           "`repeat` must come before `pack`.",
     .kind = CW_OP_FLAT_MAP,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_WINDOWED},
     .attrs = attrs,

@@ -109,7 +109,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_random_resized_crop = {
     .name = "random_resized_crop",
-    .summary = "a rectangle of random area and aspect ratio, resized",
+    .summary = "cuts a rectangle of random area and aspect ratio, and resizes it",
     .doc = "The usual augmentation for image classifiers (Inception's crop). It draws up to ten "
            "rectangles and takes the first that fits the image. If none fits, it takes as much of the "
            "middle as `ratio` allows. Pixels outside the crop do not affect the resized result.",

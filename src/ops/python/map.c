@@ -47,9 +47,9 @@ const struct cw_op_desc cw_op_map = {
     .summary = "replaces each element by the result of a Python function",
     .doc = "The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and "
            "returns such a dict. Components that it does not return are dropped. It runs in host "
-           "processes: processes of its own, one for each compute thread. The record fails if the "
-           "function raises an exception, or if every attempt ends its process or takes longer than "
-           "`timeout_s`.",
+           "processes: child processes with a Python interpreter, one for each compute thread. The record "
+           "fails if the function raises an exception, or if every attempt ends its process or takes "
+           "longer than `timeout_s`.",
     .kind = CW_OP_MAP,
     .function = true,
     .attrs = attrs,

@@ -93,7 +93,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_concat = {
     .name = "concat",
-    .summary = "several chains one after the other",
+    .summary = "the elements of several chains, one chain after the other",
     .doc = "Must come first in a chain. All inputs must have the same components with the same dtypes.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
