@@ -11,8 +11,9 @@ struct cw_feature_spec {
     size_t key_size;
     enum cw_dtype dtype;
     bool variable; /* the record may have any multiple of n_values; the component's first dimension varies */
-    int64_t n_values; /* values of an element; variable: of one step along the first dimension */
-    unsigned port;    /* output port of the operator */
+    int64_t
+        n_values;  /* number of values of an element; if variable, of each step along the first dimension */
+    unsigned port; /* output port of the operator */
     bool has_default;
     int64_t n_default; /* values in def */
     void *def;         /* the default of numbers, converted to dtype */

@@ -73,7 +73,7 @@ struct cw_node {
     struct cw_node *first, *sibling; /* operands */
     enum cw_node_kind kind;
     enum cw_xop op;      /* unary, binary, call */
-    enum cw_xop before;  /* operand of a comparison: the comparison operator before this operand */
+    enum cw_xop before;  /* operand of a chained comparison: the operator before this operand */
     enum cw_dtype dtype; /* cast */
     unsigned n_operands, height;
     size_t at;       /* offset in the text */
@@ -150,7 +150,7 @@ struct cw_instr {
     enum cw_level level; /* of the result */
     cw_kernel kernel;
     unsigned dst, a, b, c; /* registers; column instructions: a, b are ports */
-    const char *string;    /* bytes_equal with a literal */
+    const char *string;    /* bytes_equal: the literal to compare with, if there is one */
     size_t string_length;
 };
 

@@ -12,7 +12,7 @@
 enum fault { FAULT_NONE, FAULT_DIVISION, FAULT_MODULO, FAULT_POWER, FAULT_EMPTY, FAULT_LENGTH, FAULT_SHAPE };
 
 struct value {       /* a register at run time */
-    uint8_t *p;      /* values of the current piece (the up to PIECE values computed at a time) */
+    uint8_t *p;      /* values of the current piece: the rows or elements that are computed at a time */
     uint8_t *gather; /* loads: buffer for rows that are not contiguous in memory */
     size_t taken;    /* bytes of memory that this register owns */
     size_t n;        /* values per row */

@@ -21,8 +21,9 @@ struct cw_pixel_isa {
     /* Resizes one row of pixels, r->x.used inputs to r->x.out outputs. May read r->pad bytes after the row
      * and write CW_ROW_SLACK bytes after the end of dst. */
     void (*horizontal)(const struct cw_resize *r, const uint8_t *src, uint8_t *dst);
-    /* dst[i] = clamp((sum_k w[k] * rows[k][i] + half) >> p), p 14 (then n <= 2, weights sum to 2^14) or 22. n
-     * >= 1. Writes exactly bytes; reads exactly bytes of each row. */
+    /* The vertical pass: dst[i] = clamp((sum_k w[k] * rows[k][i] + 2^(p-1)) >> p) for n >= 1 rows. p is 22,
+     * or 14; then n <= 2, and the weights sum to 2^14. Reads exactly `bytes` bytes of each row, and writes as
+     * many. */
     void (*vertical)(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst, size_t bytes);
     /* dst[c][i] = (src[3 i + c] - mean[c]) / std[c] for n pixels: three planes. */
     void (*normalize_planar3)(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
@@ -30,7 +31,7 @@ struct cw_pixel_isa {
     /* dst[i * channels + c] = (src[i * channels + c] - mean[c]) / std[c] for n pixels; channels is 1 or 3. */
     void (*normalize_packed)(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
                              const float *std);
-    /* dst[c][i] = src[3 i + c]. */
+    /* dst[c][i] = src[3 i + c] for n pixels: three planes. */
     void (*planar3)(uint8_t *const dst[3], const uint8_t *src, size_t n);
 };
 

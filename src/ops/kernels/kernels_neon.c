@@ -65,7 +65,8 @@ static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8
             high = vmlal_n_s16(high, v, w[k].high);
         }
         uint8x8_t o = neon_narrow(neon_join(high, low));
-        /* the fourth byte belongs to the next pixel, or to the slack after the row */
+        /* 4 bytes: with 3 channels the next pixel overwrites the last one, or it lies in the slack after dst
+         */
         vst1_lane_u32((void *)dst, vreinterpret_u32_u8(o), 0);
     }
 }

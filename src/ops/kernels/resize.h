@@ -28,6 +28,7 @@ struct cw_resize_spec {
     bool flip_x; /* flips that part left-right, at no cost */
 };
 
+/* The taps and weights of one axis. The taps of an output are the inputs that it is computed from. */
 struct cw_axis {
     int64_t out;         /* number of wanted outputs */
     int64_t first, used; /* the wanted outputs depend on inputs first .. first + used - 1 */

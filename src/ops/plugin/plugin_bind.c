@@ -201,7 +201,7 @@ static int bind_fail(struct cachew_bind *b, const char *attribute, const char *t
     return x->status = cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", x->op->desc->name, clean);
 }
 
-/* ---- the whole ---- */
+/* ---- binding an operator ---- */
 
 static const struct cachew_bind_calls calls = {
     .integer = bind_integer,

@@ -120,7 +120,7 @@ static int plugin_run_row_wanted(struct cachew_row *row, unsigned output)
     return output < x->op->n_out && x->op->out[output].live;
 }
 
-/* ---- the rest of what `run` may call ---- */
+/* ---- other functions that `run` may call ---- */
 
 static void *plugin_run_row_scratch(struct cachew_row *row, size_t size)
 {
