@@ -1,7 +1,8 @@
 /*
- * A cache directory that others wrote to. The first byte chooses: a segment as it is; one whose table has the
- * checksums that fit; whose entries have them too; or what an earlier run is said to have measured. Whatever
- * is found lies in the file, and what is delivered is what the file has there.
+ * Fuzzes a cache directory that other processes wrote to. The first byte chooses what the rest is: 0: a
+ * segment file as it is; 1: a segment whose table gets correct checksums; 2: a segment whose entries get
+ * them, too; 3: a profile with the measurements of earlier runs. Every entry that is found must lie in the
+ * file, and its data must be those of the file.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -47,7 +48,7 @@ static void clean(void)
 static void prepare(void)
 {
     struct cw_error err = {0};
-    /* in memory, where that can be */
+    /* in memory, if possible */
     strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cachew-fuzz-XXXXXX" : "/tmp/cachew-fuzz-XXXXXX");
     if (!mkdtemp(dir))
         abort();
@@ -60,7 +61,8 @@ static void prepare(void)
     atexit(clean);
 }
 
-/* Makes an entry that a row points to fit, as far as it lies before `end`. */
+/* Gives the entry that a row of the table points to a correct header and checksum, if it lies before `end`.
+ */
 static void mend_entry(uint8_t *file, uint64_t end, const struct cw_cache_row *row)
 {
     struct cw_cache_entry e = {
@@ -98,12 +100,12 @@ static void mend(uint8_t *file, size_t size, bool entries)
     memcpy(file + size - sizeof(t), &t, sizeof(t));
 }
 
-/* Reads an entry that is said to be there. */
+/* Reads an entry that the table lists, and checks it. */
 static void read_entry(struct cw_cache_set *s, struct cw_arena *arena, struct cw_cache_get g,
                        const uint8_t *file, size_t size)
 {
     struct cw_error err = {0};
-    if (g.place.length > BUDGET) /* nobody has room for it */
+    if (g.place.length > BUDGET) /* too large for the budget */
         return;
     if (g.place.offset > size || cw_cache_entry_bytes(g.place.stored) > size - g.place.offset)
         abort();
@@ -125,7 +127,7 @@ static void read_all(struct cw_cache_set *s, const uint8_t *file, size_t size)
     struct cw_budget budget;
     struct cw_arena arena;
     struct cw_cache_trailer t;
-    if (!s->index.n_used) /* nothing is said to be there */
+    if (!s->index.n_used) /* the table lists nothing */
         return;
     cw_budget_init(&budget, BUDGET);
     cw_arena_init(&arena, &budget);
@@ -184,7 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         use_profile(data + 1, size - 1);
         return 0;
     }
-    uint8_t *file = malloc(size); /* its end is watched */
+    uint8_t *file = malloc(size); /* a heap block, so that ASan finds reads past its end */
     memcpy(file, data + 1, size - 1);
     if (kind)
         mend(file, size - 1, kind == 2);

@@ -1,4 +1,5 @@
-/* tf.train.Example: walked, and all values of all features taken out into memory of exactly their size. */
+/* Fuzzes tf.train.Example: walks the bytes, and extracts all values of all features into memory of exactly
+ * their size. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static void take_values(const struct cw_feature *f, const uint8_t *data, size_t 
     if (n < 0)
         return;
     if ((uint64_t)n > size)
-        abort(); /* a value takes at least a byte */
+        abort(); /* more values than bytes: a value takes at least one byte */
     size_t item = f->kind == CW_FEATURE_BYTES   ? sizeof(struct cw_bytes_view)
                   : f->kind == CW_FEATURE_FLOAT ? 4
                                                 : 8;
@@ -25,7 +26,7 @@ static void take_values(const struct cw_feature *f, const uint8_t *data, size_t 
     } else {
         const struct cw_bytes_view *v = out;
         cw_feature_bytes(f, out);
-        for (int64_t i = 0; i < n; i++) /* each within the record, and really written */
+        for (int64_t i = 0; i < n; i++) /* each value must lie in the record */
             if (v[i].data < data || v[i].size > size || v[i].data + v[i].size > data + size)
                 abort();
     }

@@ -1,5 +1,5 @@
-/* libFuzzer: arbitrary text as an expression over a fixed schema; what compiles is evaluated over a small
- * block. */
+/* Fuzzes expressions: compiles arbitrary text over a fixed schema, and evaluates what compiles over a small
+ * block. The first byte chooses the use (enum cw_expr_use). */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t i = 0; i < N_ROWS && r == 0; i++) {
             struct cw_tensor t = cw_block_row(&b, N_COLUMNS, i);
             if (status[i] == CW_ROW_OK && cw_expr_type(e)->dtype != CW_BYTES) {
-                /* what was promised is there */
+                /* the result has the size of its type; a condition is 0 or 1 */
                 size_t n = cw_dtype_size(cw_expr_type(e)->dtype);
                 for (int k = 0; k < t.ndim; k++)
                     n *= (size_t)t.dims[k];

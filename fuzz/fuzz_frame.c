@@ -1,7 +1,8 @@
 /*
- * Arbitrary bytes as what a peer sends: frames one after the other, each with an Envelope, under limits.
- * Whatever is accepted is within its bytes, took no more memory than is allowed, and can be written and read
- * again. Blocks of packed payloads become what was announced, or nothing.
+ * Fuzzes the bytes that a peer sends: frames one after the other, each with an Envelope, under limits of
+ * size. An accepted message must lie within its bytes, take no more memory than is allowed, and be the same
+ * when it is written and read again. A block of a compressed payload must decompress to the announced size,
+ * or be refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void again(const Cachew__Envelope *e, size_t limit)
         return;
     if (cachew__envelope__pack(e, bytes) != size)
         abort();
-    /* Unknown fields may be written in more bytes than they came in, so the limit need not allow it again. */
+    /* Unknown fields may take more bytes when they are written again, so the second limit is larger. */
     if (cw_envelope_read(&memory, limit * 4, bytes, size, &second, NULL) >= 0 &&
         (second->of_case != e->of_case || second->id != e->id || second->re != e->re))
         abort();
@@ -39,7 +40,7 @@ static void look(const Cachew__Envelope *e)
         abort();
 }
 
-/* Blocks from these bytes, as far as they are some. */
+/* Decompresses the blocks in these bytes, until one is refused. */
 static void unpack(const uint8_t *data, size_t size, size_t payload)
 {
     static struct cw_unpacker *u;
@@ -74,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cw_envelope_memory memory = {0};
     const size_t limit = cw_envelope_limit(MESSAGE_LIMIT);
-    /* A stream of frames: the hash of a message is not looked at, lest nothing ever gets past it. */
+    /* A stream of frames. The hash of a message is not checked, because fuzzed bytes would never match it. */
     while (size >= CW_FRAME_HEADER) {
         struct cw_frame f;
         const Cachew__Envelope *e;
@@ -88,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += CW_FRAME_HEADER;
         size -= CW_FRAME_HEADER;
         size_t n = f.message < size ? f.message : size;
-        uint8_t *message = malloc(n + 1); /* its end is watched */
+        uint8_t *message = malloc(n + 1); /* a heap block, so that ASan finds reads past its end */
         if (!message)
             break;
         memcpy(message, data, n);

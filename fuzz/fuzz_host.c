@@ -1,7 +1,7 @@
 /*
- * Arbitrary bytes as the answer of a host process, which runs somebody's code and may have had anything
- * written over its memory. The first bytes choose the counts and the type that the engine expects; whatever
- * is accepted must lie within the answer.
+ * Fuzzes the answer of a host process, which runs a user's code and may write anything to its memory. The
+ * first three bytes choose the counts and the type that the engine expects. Everything that is accepted must
+ * lie within the answer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n = data[1] & 0x3f;
     bool counted = data[1] & 0x40;
     size -= 3;
-    uint8_t *copy = malloc(size + 1); /* aligned, as shared memory is, and its end is watched */
+    uint8_t *copy = malloc(
+        size + 1); /* aligned, as shared memory is; a heap block, so that ASan finds reads past its end */
     if (!copy)
         return 0;
     memcpy(copy, data + 3, size);

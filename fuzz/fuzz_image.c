@@ -1,7 +1,7 @@
 /*
- * Decoding arbitrary bytes. Besides not crashing: what decodes as a whole decodes in part, at once or row by
- * row, to the same pixels, and a part that is needed and damaged is damaged in the whole. The first 8 bytes
- * choose options and the part; the rest is the file.
+ * Fuzzes image decoding. If the whole image decodes, then a part of it, at once or row by row, must decode to
+ * the same pixels: a part can't be damaged if the whole is not. The first 8 bytes choose the options and the
+ * part; the rest is the image file.
  */
 #include <stdint.h>
 #include <stdlib.h>

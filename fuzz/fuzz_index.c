@@ -1,6 +1,6 @@
 /*
- * Index files. The first byte chooses the kind and whether the checksum is made to fit; the rest is what
- * follows the header. Whatever is accepted must lie within its bytes and be consistent.
+ * Fuzzes index files. The first byte chooses the kind of the index, and whether it gets a correct checksum;
+ * the rest follows the header. An accepted index must lie within its bytes and be consistent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink; /* keeps the reads */
+static volatile uint64_t sink; /* keeps the compiler from removing the reads */
 
 static void use_segment(const struct cw_segment *s)
 {
@@ -20,7 +20,8 @@ static void use_segment(const struct cw_segment *s)
         if (span.offset < end || span.size < s->lengths[i] || span.size > s->stream_size ||
             span.offset > s->stream_size - span.size)
             abort();
-        if (s->format != CW_FORMAT_TAR && span.offset != end) /* they fill the stream */
+        if (s->format != CW_FORMAT_TAR &&
+            span.offset != end) /* records must follow one another without gaps */
             abort();
         end = span.offset + span.size;
         sum += s->crcs ? s->crcs[i] : s->content;
@@ -52,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                CW_INDEX_TAR};
     enum cw_index_kind kind = kinds[data[0] & 3];
     size_t total = sizeof(struct cw_index_header) + size - 1;
-    uint8_t *base = malloc(total); /* its end is watched */
+    uint8_t *base = malloc(total); /* a heap block, so that ASan finds reads past its end */
     memset(base, 0, sizeof(struct cw_index_header));
     memcpy(base + sizeof(struct cw_index_header), data + 1, size - 1);
     cw_index_seal(base, total, kind);
@@ -67,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (files)
         use_files(&x);
     if ((segment || files) && (data[0] & 4))
-        abort(); /* the checksum does not fit */
+        abort(); /* accepted although the checksum is wrong */
     free(base);
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * Text files and JSON lines. The first byte chooses the compression; what follows is indexed as text, and
- * every line read back through the index is taken as JSON: walked, and all strings, arrays and numbers in it
- * taken out. jansson must agree on what is an object.
+ * Fuzzes text files and JSON lines. The first byte chooses the compression. The rest is indexed as text, and
+ * each line is read back through the index and parsed as JSON, with all its strings, arrays and numbers.
+ * jansson must accept the same lines as objects.
  */
 #include <fcntl.h>
 #include <jansson.h>
@@ -20,12 +20,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink; /* keeps the reads */
+static volatile uint64_t sink; /* keeps the compiler from removing the reads */
 
 static void use_value(const struct cw_json_value *v)
 {
     if (v->kind == CW_JSON_STRING) {
-        char *out = malloc(v->size); /* its end is watched */
+        char *out = malloc(v->size); /* a heap block, so that ASan finds reads past its end */
         size_t n = cw_json_unescape(v, out);
         if (n > v->size || !cw_json_string_is(v, out, n))
             abort();
@@ -35,7 +35,7 @@ static void use_value(const struct cw_json_value *v)
         for (enum cw_dtype dtype = 0; dtype < CW_BYTES; dtype++)
             if (cw_number_parse(v->text, v->size, dtype, &out) == CW_NUMBER_SYNTAX &&
                 v->size <= CW_NUMBER_MAX)
-                abort(); /* JSON's numbers are ours */
+                abort(); /* every number of JSON must be accepted */
         sink += out;
     } else if (v->kind == CW_JSON_ARRAY) {
         struct cw_json_items items = cw_json_items(v);
@@ -59,8 +59,8 @@ static bool use_object(const char *text, size_t size)
     return r == 0;
 }
 
-/* Both readers must say the same, but for numbers out of range, NaN and Infinity, depth, and the byte 0,
- * which jansson passes over in places. */
+/* Both parsers must accept the same texts, except for numbers out of range, NaN and Infinity, deep nesting,
+ * and the byte 0, which jansson sometimes skips. */
 static void compare(const char *text, size_t size)
 {
     json_error_t e;
@@ -83,7 +83,7 @@ static void read_back(const struct cw_segment *s, struct cw_file *file)
         struct cw_span span = cw_segment_span(s, i);
         uint8_t *line = malloc(span.size);
         if (cw_segment_read(s, file, &i, 1, &line, NULL) < 0)
-            abort(); /* what was indexed can be read */
+            abort(); /* every indexed record must be readable */
         size_t n = cw_line_trim(line, span.size);
         if (n != s->lengths[i] || memchr(line, '\n', n))
             abort();
@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cw_file_free(file);
         cw_segment_deinit(&s);
     } else if (err.status != CW_E_DATA || !err.message[0] || in.codec == CW_CODEC_PLAIN) {
-        abort(); /* any plain file is a text; a bad compressed one is a data error that says something */
+        abort(); /* an uncompressed file is always a text; a bad compressed one is CW_E_DATA with a message */
     }
     close(fd);
     return 0;

@@ -1,5 +1,5 @@
-/* Arbitrary bytes as a pipeline: parsed and compiled with all operators, no data touched. What is refused
- * says why. */
+/* Fuzzes pipeline files: parses and compiles the bytes with all operators, without reading data. A refusal
+ * must have a message. */
 #include <stdlib.h>
 #include <string.h>
 

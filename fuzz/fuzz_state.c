@@ -1,7 +1,7 @@
 /*
- * Arbitrary bytes as a state file. The first byte chooses the pipeline, and whether what names the pipeline
- * and its data is made to fit. What is accepted gives the same state back, of at most 1 KB, and goes on from
- * there without a crash.
+ * Fuzzes state files. The first byte chooses the pipeline, and whether the state gets the fingerprint and the
+ * snapshot of that pipeline. An accepted state must be resumed without a crash, and the new state must have
+ * at most 1 KiB.
  */
 #include <inttypes.h>
 #include <stdio.h>

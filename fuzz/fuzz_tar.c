@@ -1,7 +1,7 @@
 /*
- * Tar archives. The first byte chooses the compression, and whether the checksums of what look like headers
- * are made to fit; what follows is indexed, and each sample read back through the index and taken apart: what
- * a walk lists must be readable. Contents are taken as .npy too.
+ * Fuzzes tar archives. The first byte chooses the compression, and whether blocks that look like headers get
+ * correct checksums. The rest is indexed, and each sample is read back through the index and split into its
+ * files: every file that is listed must be readable. Each file's content is also parsed as .npy.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,13 +18,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink; /* keeps the reads */
+static volatile uint64_t sink; /* keeps the compiler from removing the reads */
 
 static void use_npy(const uint8_t *data, size_t size)
 {
     struct cw_npy npy;
     char why[CW_NPY_WHY] = "";
-    uint8_t *exact = malloc(size); /* its end is watched */
+    uint8_t *exact = malloc(size); /* a heap block, so that ASan finds reads past its end */
     memcpy(exact, data, size);
     if (!cw_npy_parse(exact, size, &npy, why)) {
         if (!why[0])
@@ -51,7 +51,7 @@ static void use_sample(const uint8_t *data, size_t size)
         use_npy(file.data, file.size);
     }
     if (r < 0 || n == 0)
-        abort(); /* the walk listed it */
+        abort(); /* the index has listed this sample */
 }
 
 static void read_back(const struct cw_segment *s, struct cw_file *file)
@@ -61,14 +61,14 @@ static void read_back(const struct cw_segment *s, struct cw_file *file)
         struct cw_span span = cw_segment_span(s, i);
         uint8_t *sample = malloc(span.size);
         if (cw_segment_read(s, file, &i, 1, &sample, NULL) < 0)
-            abort(); /* what was indexed can be read */
+            abort(); /* every indexed record must be readable */
         use_sample(sample, span.size);
         total += span.size;
         free(sample);
     }
 }
 
-/* Makes the checksum of each block fit that has ustar's magic. */
+/* Gives each block that has ustar's magic a correct checksum. */
 static void mend(uint8_t *data, size_t size)
 {
     for (size_t at = 0; at + 512 <= size; at += 512) {
@@ -115,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cw_file_free(file);
         cw_segment_deinit(&s);
     } else if (err.status != CW_E_DATA || !err.message[0]) {
-        abort(); /* a bad archive is a data error that says something */
+        abort(); /* a bad archive must be CW_E_DATA with a message */
     }
     use_npy(copy + 1, size - 1);
     free(copy);

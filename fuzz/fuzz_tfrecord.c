@@ -1,5 +1,5 @@
-/* TFRecord files, plain and compressed: indexed, then every record read back through the index. The first
- * byte chooses the compression. */
+/* Fuzzes TFRecord files, uncompressed and compressed: indexes the bytes, then reads every record back through
+ * the index. The first byte chooses the compression. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void read_back(const struct cw_segment *s, struct cw_file *file)
         into[n++] = malloc(s->lengths[i] + CW_TFRECORD_FRAME);
     }
     if (cw_segment_read(s, file, records, n, into, NULL) < 0)
-        abort(); /* what was indexed can be read */
+        abort(); /* every indexed record must be readable */
     for (size_t i = 0; i < n; i++) {
         (void)cw_tfrecord_check(into[i], s->lengths[records[i]] + CW_TFRECORD_FRAME, why);
         if (!cw_tfrecord_is_header(into[i], CW_TFRECORD_HEADER))
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cw_file_free(file);
         cw_segment_deinit(&s);
     } else if (err.status != CW_E_DATA || !err.message[0]) {
-        abort(); /* a bad file is a data error that says something */
+        abort(); /* a bad file must be CW_E_DATA with a message */
     }
     close(fd);
     return 0;

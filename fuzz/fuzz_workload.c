@@ -1,4 +1,5 @@
-/* Arbitrary bytes as a workload file. What is refused says why; what is taken can be played, if it is small.
+/* Fuzzes workload files of the simulator. A refusal must have a message; an accepted workload, if it is
+ * small, is simulated.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the seed corpora of the fuzzers that tests/make_data.py does not, and a dictionary of the pipeline
+"""Makes seed corpora for the fuzzers, except those that tests/make_data.py makes, and a dictionary of the pipeline
 language.
 
-usage: make_seeds.py DIR CACHEW      gives DIR/cache, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline,
+usage: make_seeds.py DIR CACHEW      makes DIR/cache, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline,
 DIR/state, DIR/workload and DIR/pipeline.dict
 """
 
@@ -70,8 +70,8 @@ def images():
 
 
 def answers():
-    """Answers of host processes (docs/hosts.md), behind the three bytes that fuzz_host chooses its
-    expectations by.
+    """Answers of host processes (docs/hosts.md), after the three bytes from which fuzz_host takes the type and
+    the counts that it expects.
     """
     for code, (dtype, kind) in enumerate([("<i8", 0), ("u1", 0), ("<f4", 1), ("bytes", 2), ("<i2", 3)]):
         n = 3
@@ -108,7 +108,7 @@ def varint(value):
 
 
 def messages():
-    """An Envelope of every kind, with all fields of the .proto, behind its frame header."""
+    """An Envelope of every kind, with all fields of the .proto, after its frame header."""
     text = re.sub(r"//.*", "", (ROOT / "src" / "proto" / "cachew.proto").read_text()).replace(
         "oneof of {", ""
     )
@@ -144,8 +144,8 @@ def messages():
 
 
 def segments(cachew):
-    """Segments of a cache: small elements, some that a filter dropped, and what runs measured. Without what
-    fills blocks up: the table stands behind the header.
+    """Segments of a cache with small elements, some of which a filter dropped, profiles with measurements of
+    runs, and handmade segments with one entry each.
     """
     with tempfile.TemporaryDirectory() as directory:
         path, cache = Path(directory) / "p.json", Path(directory) / "c"

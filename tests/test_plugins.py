@@ -253,10 +253,10 @@ MISUSES = {
     "other shape": "the plug-in writes output 0 as int64[3]: bind declared int64[2]",
     "other rank": "the plug-in writes output 0 with 9 dimensions: bind declared int64[2]",
     "negative": "the plug-in writes output 0 as int64[?]: bind declared int64[2]",
-    "not declared": "the plug-in writes output 2: bind declared 2",
+    "not declared": "the plug-in writes output 2: bind declared 2 outputs",
     "as bytes": "the plug-in writes output 0 as bytes: bind declared int64[2]",
     "as an array": "the plug-in writes output 1 as an array: bind declared bytes",
-    "draw": "the plug-in draws, but does not say that the operator is random",
+    "draw": "the plug-in draws random numbers, but its descriptor does not set `random`",
     "drop": "the plug-in's run returned 1: expected CACHEW_OK, or the result of cachew_row_fail",
     "result": "the plug-in's run returned 77: expected CACHEW_OK, or the result of cachew_row_fail",
 }
@@ -366,10 +366,10 @@ BINDS = {
     "unknown attribute": 'bind asks for an attribute "nothing" of kind string: the table has none of that '
     "name",
     "another kind": 'bind asks for an attribute "how" of kind float: the table has one of kind string',
-    "past the end": 'bind asks for value 2 of the attribute "list", which has 2',
+    "past the end": 'bind asks for value 2 of the attribute "list", which has 2 values',
     "no component": 'odd_bind: there is no component "valeu"; did you mean "value"?; there are: value',
     "read late": 'bind reads "value" after it has written: expected all reads before the first write',
-    "no reason": "bind failed with -77 and did not say why",
+    "no reason": "bind failed with -77 and gave no reason",
     "negative size": 'bind writes "out" with dimension 1 of -2: expected at least 0, or CACHEW_VARIES',
     "no dtype": 'bind writes "out" with dtype 14 and 0 dimensions: expected a dtype',
     "much rank": 'bind writes "out" with dtype 8 and 7 dimensions: expected a dtype, and at most 6 '

@@ -92,7 +92,7 @@ def test_text_with_a_line_that_is_too_long(tmp_path):
     chain = [{"op": "text", "files": "a.txt", "max_line": 100}, BATCH]
     error = failed(write(tmp_path / "p.json", chain), 1)
     assert error["kind"] == "record" and error["file"].endswith("a.txt")
-    assert "line 2 has 5000 bytes: max_line is 100" in error["message"]
+    assert "line 2 has 5000 bytes: expected at most max_line, 100" in error["message"]
     assert run(write(tmp_path / "p.json", chain, on_error="skip"))["elements"] == 2
 
 

@@ -14,11 +14,19 @@ PAGE = ROOT / "docs" / "operators.md"
 KINDS = [
     ("source", "Sources", "A chain starts with one of these, or with `concat` or `zip`."),
     ("map", "Operators on elements", "One element in, one out."),
-    ("filter", "Filters", "The count after them is unknown."),
-    ("flat_map", "One element in, any number out", "The count after them is unknown."),
-    ("index", "Order and count", "They move positions, not data."),
-    ("batcher", "Batchers", "At most one in a pipeline."),
-    ("batch_map", "Operators on batches", "They stand after the batcher."),
+    ("filter", "Filters", "The number of elements after them is not known in advance."),
+    (
+        "flat_map",
+        "One element in, any number out",
+        "The number of elements after them is not known in advance.",
+    ),
+    (
+        "index",
+        "Order and count",
+        "They decide which elements come and in which order. They move indices, not data.",
+    ),
+    ("batcher", "Batchers", "They join elements into batches. A pipeline has at most one of them."),
+    ("batch_map", "Operators on batches", "They come after the batcher."),
 ]
 
 HEAD = (
@@ -26,11 +34,16 @@ HEAD = (
     "<!-- made by tools/make_operator_pages.py from `cachew ops --json`: "
     "change the operator's file, not this page -->\n"
     """
-The reference of every operator, made from the table that checks the attributes. `cachew ops NAME` shows the
-same for one. Where operators may stand and what they mean for the order of batches is in
-[semantics.md](semantics.md); pixels are in [pixels.md](pixels.md), draws in [randomness.md](randomness.md),
-expressions in [expressions.md](expressions.md). In Python operators are methods of datasets, and attributes
-their arguments; [python.md](python.md#python-functions) tells of those with a `function`.
+This page describes every operator and its attributes. It is made from the table that checks the attributes of
+a pipeline; `cachew ops NAME` prints the description of one operator.
+
+- [semantics.md](semantics.md): where each kind of operator may come in a pipeline, and the order of batches
+- [pixels.md](pixels.md): the results of image operators
+- [randomness.md](randomness.md): what random operators draw
+- [expressions.md](expressions.md): the language of attributes that are expressions
+
+In Python, operators are methods of datasets, and attributes are their arguments.
+[python.md](python.md#python-functions) describes the operators with a `function`.
 """
 )
 
@@ -49,7 +62,7 @@ def section(op):
     summary = op["summary"][0].upper() + op["summary"][1:] + "."
     lines = [f"### `{op['name']}`", "", summary + (" " + op["doc"] if op["doc"] else "")]
     if op["random"]:
-        lines[-1] += " Draws: another result in each epoch, and for each seed."
+        lines[-1] += " This operator is random: its results differ between epochs and between seeds."
     if op["attributes"]:
         lines += ["", "| attribute | default | allowed | |", "|---|---|---|---|"]
         lines += [

@@ -37,33 +37,36 @@ class Operators:
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
         """Components computed by expressions.
 
-        Each expression sees the components as they arrive, not what others in the same object assign.
-        dtype and shape follow from the expression (docs/expressions.md).
+        Each expression sees the components as they arrive, not the results of the other expressions in
+        the same `set`. The expression determines the dtype and the shape of its component
+        (docs/expressions.md).
 
-        set: {name: expression}; a component of that name is replaced (an object)
+        set: {name: expression}; replaces a component that has the same name (an object)
         """
 
     def autocache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
-        """A place where elements may be kept and need not be computed again.
+        """A cache point: elements may be cached here instead of being computed again.
 
-        Where a cache directory is given, what passes here may be written there, and read in later
-        epochs and by other runs. It never changes a result. Whether that pays is measured; of several
-        at most one is used. Behind an operator that draws it is not used, unless `freeze` is set.
+        If the run has a cache directory, the elements that arrive here may be written to it, and read
+        in later epochs and by other runs. Caching never changes a result. The run measures whether
+        caching pays; of several cache points it uses at most one. A cache point after a random
+        operator is used only if `freeze` is set.
 
-        freeze: draws before it are the same in many epochs, so that what is random can be kept too;
-            whether or not it is (true or false)
-        reuse: with freeze: epochs that have the same draws, before there are new ones; 0: all have (an
-            integer, at least 0)
-        seed: with freeze: seed of the draws before it; -1: that of the run (an integer, at least -1)
+        freeze: give the operators before this one the same draws in many epochs, so that random
+            results can be cached too; this holds even if nothing is cached (true or false)
+        reuse: with freeze: number of epochs with the same draws, after which new ones are drawn; 0:
+            all epochs (an integer, at least 0)
+        seed: with freeze: seed of the draws before this operator; -1: the seed of the run (an integer,
+            at least -1)
         """
 
     def batch(self, size: int, *, drop_remainder: bool = False) -> Dataset:
-        """Stacks elements.
+        """Stacks elements into batches.
 
-        Components of all elements of a batch must have the same shape.
+        A component must have the same shape in all elements of a batch.
 
-        size: elements of a batch (an integer, from 1 to 1048576)
-        drop_remainder: whether a short last batch is left out (true or false)
+        size: elements per batch (an integer, from 1 to 1048576)
+        drop_remainder: leave out the last batch if it is not full (true or false)
         """
 
     def bucket_by_length(
@@ -76,44 +79,48 @@ class Operators:
     ) -> Dataset:
         """Batches elements of similar length, padded to the longest.
 
-        Components whose shape varies are padded at the end of each dimension to the largest of the
-        batch; bytes are not padded.
+        Each element goes to the bucket of its length, and a batch is made of elements of one bucket.
+        Components whose shape varies are padded at the end of each dimension to the largest size in
+        the batch. Bytes are not padded.
 
-        length: an element's length: an expression that gives an integer (an expression (a string))
-        boundaries: bucket k holds lengths from boundaries[k-1] to below boundaries[k] (a list of
-            integers of length 1 to 1023)
-        sizes: elements of a batch, by bucket (a list of integers of length 2 to 1024, from 1 to
-            1048576)
-        pad: {component: value} to pad with; 0 where it names none (an object)
+        length: the length of an element: an expression that gives an integer (an expression (a
+            string))
+        boundaries: bucket k holds lengths from boundaries[k-1] up to, but not including, boundaries[k]
+            (a list of integers of length 1 to 1023)
+        sizes: elements per batch, for each bucket: one value more than boundaries (a list of integers
+            of length 2 to 1024, from 1 to 1048576)
+        pad: {component: value}: the padding of each component; 0 for components not named (an object)
         """
 
     def cache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
-        """A place where elements are kept, wherever there is a cache.
+        """A cache point that is used whenever there is a cache.
 
-        As `autocache`, but chosen before any of those, and without asking whether it pays.
+        As `autocache`, but it is chosen before any `autocache`, and without measuring whether it pays.
 
-        freeze: draws before it are the same in many epochs, so that what is random can be kept too;
-            whether or not it is (true or false)
-        reuse: with freeze: epochs that have the same draws, before there are new ones; 0: all have (an
-            integer, at least 0)
-        seed: with freeze: seed of the draws before it; -1: that of the run (an integer, at least -1)
+        freeze: give the operators before this one the same draws in many epochs, so that random
+            results can be cached too; this holds even if nothing is cached (true or false)
+        reuse: with freeze: number of epochs with the same draws, after which new ones are drawn; 0:
+            all epochs (an integer, at least 0)
+        seed: with freeze: seed of the draws before this operator; -1: the seed of the run (an integer,
+            at least -1)
         """
 
     def cast(self, component: str, dtype: _DType) -> Dataset:
-        """A component in another dtype.
+        """Converts a component to another dtype.
 
-        Floating point to integer rounds half to even and saturates, NaN is 0; integer to integer wraps
-        around; to bool is x != 0.
+        Floating point to integer rounds half to even, saturates, and turns NaN into 0. Integer to
+        integer wraps around. To bool is x != 0.
 
-        component: component to convert (the name of a component)
-        dtype: dtype it gets (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
+        component: the component to convert (the name of a component)
+        dtype: the new dtype (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
             float32, float64))
         """
 
     def center_crop(self, component: str, size: Sequence[int]) -> Dataset:
         """The middle of an image.
 
-        y = (height - h) div 2, x = (width - w) div 2. A crop larger than the image fails the record.
+        The crop begins at y = (height - h) div 2, x = (width - w) div 2. A crop larger than the image
+        fails the record.
 
         component: the image (the name of a component)
         size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
@@ -121,15 +128,15 @@ class Operators:
 
     @classmethod
     def concat(cls, inputs: Sequence[Dataset]) -> Dataset:
-        """Several chains one after the other.
+        """The elements of several chains, one chain after the other.
 
-        Stands first in a chain. All inputs must have the same components with the same dtypes.
+        Must come first in a chain. All inputs must have the same components with the same dtypes.
 
-        inputs: chains of operators (a list of chains)
+        inputs: chains of operators, each with its own source (a list of chains)
         """
 
     def count(self) -> Dataset:
-        """Does nothing: a place where the profile counts elements, for tests."""
+        """Does nothing; the profile shows the number of elements that pass it, for tests."""
 
     def decode_image(
         self,
@@ -142,28 +149,30 @@ class Operators:
     ) -> Dataset:
         """An image [height, width, channels] from JPEG, PNG or WebP bytes.
 
-        The format is found by content. Conversions are those of Pillow's `convert`; docs/pixels.md has
-        them, and what counts as a damaged image. Followed directly by a crop, only the rows and
-        columns that the crop needs are decoded, and only their damage counts.
+        The format is detected from the content. Conversions are those of Pillow's `convert`;
+        docs/pixels.md defines them, and says which images count as damaged. If a crop of the image
+        follows directly, only the rows and columns that it needs are decoded. Most damage below these
+        rows of a JPEG image then does not fail the record; any damage to a PNG or WebP image does.
 
         component: the encoded image, bytes (the name of a component)
         channels: 1 (grey), 3 (RGB), 4 (RGBA), or 0: as stored (an integer, from 0 to 4)
         dtype: "uint8" or "uint16" (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
             float32, float64))
-        orientation: turn JPEG images as their EXIF tag says (true or false)
-        max_pixels: width times height; larger images fail (an integer, from 1 to 1099511627776)
+        orientation: turn JPEG images as their EXIF orientation tag says (true or false)
+        max_pixels: most pixels (width times height); a larger image fails the record (an integer, from
+            1 to 1099511627776)
         """
 
     def delay(self, us: float, *, where: _Expression = "true") -> Dataset:
         """Sleeps, for tests.
 
-        us: microseconds slept for each element (a number, from 0 to 1000000000000)
-        where: condition: a scalar expression; only elements for which it holds wait (an expression (a
-            string))
+        us: sleep for each element, in microseconds (a number, from 0 to 1000000000000)
+        where: condition: a scalar expression; only elements for which it is true wait (an expression
+            (a string))
         """
 
     def drop(self, components: str | Sequence[str]) -> Dataset:
-        """Drops the components named.
+        """Drops the named components.
 
         components: names of the components to drop (a list of strings or a single one of length at
             least 1)
@@ -177,30 +186,32 @@ class Operators:
     ) -> Dataset:
         """Fails, crashes or hangs, for tests.
 
-        Workers of a service run it with crash only where they were started with --allow-python.
+        Workers of a service run `fail` with kind "crash" only if they were started with
+        --allow-python.
 
-        where: condition: a scalar expression; elements for which it holds fail (an expression (a
+        where: condition: a scalar expression; elements for which it is true fail (an expression (a
             string))
-        kind: error: the record fails; crash: the process is killed (SIGKILL); hang: waits until the
-            run is cancelled (a string: one of "error", "crash", "hang")
+        kind: error: the record fails; crash: the process is killed (SIGKILL); hang: the element waits
+            until the run is cancelled (a string: one of "error", "crash", "hang")
         """
 
     @classmethod
     def files(cls, files: _Path | Sequence[_Path]) -> Dataset:
         """Whole files.
 
-        Gives `data`, the bytes of each file, and `path`, its path without the pattern's directory
-        (that before the first wildcard). Files are taken pattern by pattern, those of a pattern sorted
-        by bytes.
+        Gives `data`, the bytes of each file, and `path`, its path relative to the directory of its
+        pattern (the part before the first wildcard). Files come in the order of the patterns; the
+        files of one pattern are sorted by the bytes of their paths.
 
-        files: patterns (glob) or names of the files (a list of strings or a single one of length at
-            least 1)
+        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
+            1)
         """
 
     def filter(self, where: _Expression) -> Dataset:
         """Only the elements for which an expression holds.
 
-        A number is true when it is not 0. The count of elements is not known behind a filter.
+        A number counts as true if it is not 0. The number of elements after a filter is not known in
+        advance.
 
         where: condition: a scalar expression; elements for which it is false (0) are dropped (an
             expression (a string))
@@ -210,11 +221,12 @@ class Operators:
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
 
-        Gives `image` (the file's bytes), `label` (int64, number of the class among the directories
-        sorted by bytes) and `path` (below root). Of a class's files those are taken that lie directly
-        in its directory and end in jpg, jpeg, png or webp, in any case.
+        Gives `image` (the file's bytes), `label` (int64: the number of the class, with the class
+        directories sorted by the bytes of their names) and `path` (relative to `root`). From each
+        class directory it takes the files that lie directly in it and end in jpg, jpeg, png or webp,
+        in upper or lower case.
 
-        root: the directory that holds a directory per class (a string)
+        root: directory with one subdirectory per class (a string)
         """
 
     @classmethod
@@ -228,19 +240,22 @@ class Operators:
     ) -> Dataset:
         """Components from the lines of JSON files (JSON Lines).
 
-        Each line is an object; features are asked for as parse_example's are, of any dtype: strings
-        give `bytes` (UTF-8), true and false `bool`, numbers any other dtype, nested arrays as many
-        dimensions as `shape` has, and one more in front where `variable` is true. A feature that is
-        null or missing gets its `default`; a variable one without default then has no values, any
-        other fails the record, as malformed JSON, another type or shape, a number that the dtype can't
-        hold and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a key that
-        comes twice the last one counts. Files and lines are those of text; an empty line is no object.
+        Each line is a JSON object. `features` is as in `parse_example`, with any dtype: strings give
+        `bytes` (UTF-8), true and false give `bool`, numbers give any other dtype. A feature of n
+        dimensions is an array nested n deep; if `variable` is true, it is nested one level deeper. A
+        feature that is null or missing gets its `default`. Without a default, a variable feature then
+        has no values, and any other feature fails the record. A record also fails on malformed JSON,
+        on a value of another type or shape, on a number that the dtype can't hold, and on a fraction
+        where the dtype is an integer. NaN, Infinity and -Infinity are numbers. If a key occurs twice,
+        the last value counts. Files and lines are as in `text`; an empty line is not an object, so its
+        record fails.
 
-        files: patterns (glob) or names of the files (a list of strings or a single one of length at
-            least 1)
-        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
-        max_line: bytes that a line may have; the record of a longer one fails, and is not read (an
-            integer, from 1 to 1073741824)
+        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
+            1)
+        compression: compression of the files; auto: detected from the content (a string: one of
+            "auto", "none", "gzip", "zlib")
+        max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
+            from 1 to 1073741824)
         features: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}} (an
             object)
         """
@@ -255,13 +270,13 @@ class Operators:
     ) -> Dataset:
         """(x - mean) / std, per channel.
 
-        Computed in float32 whatever the input. The channels are the last axis, so it stands before
-        transpose_image; a two-dimensional image has one.
+        Computed in float32, whatever the dtype of the input. The last axis holds the channels, so
+        `normalize` must come before `transpose_image`. A two-dimensional image has one channel.
 
         component: the image (the name of a component)
-        mean: what is subtracted, per channel, in units of the input (a list of numbers or a single one
+        mean: value to subtract, per channel, in units of the input (a list of numbers or a single one
             of length 1 to 64, at least -1e+30)
-        std: what the difference is divided by, per channel (a list of numbers or a single one of
+        std: value to divide the difference by, per channel (a list of numbers or a single one of
             length 1 to 64, at least -1e+30)
         dtype: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 .. uint64, int8 .. int64,
             float16, bfloat16, float32, float64))
@@ -280,38 +295,43 @@ class Operators:
     ) -> Dataset:
         """Rows of a fixed length from sequences of tokens.
 
-        Gives `component` with `length` tokens, and two int32 components of that length: `segment_ids`
-        (from 1 in each row; 0 is padding) and `positions` (of a token in its segment, from 0). Other
-        components are dropped. The rows of each `window` positions of the sequence follow from these
-        alone, so that any worker may compute them: a larger window leaves less padding and takes more
-        memory. Stands behind one source; `shuffle` and `repeat` stand before it.
+        Fills rows with one sequence after the other. Gives `component` with `length` tokens per row,
+        and two int32 components of the same length. `segment_ids` says which segment of the row each
+        token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies
+        in this row. `positions` counts the tokens of each segment from 0. Other components are
+        dropped. The elements of the epoch, counted before any filter, are divided into windows of
+        `window` consecutive elements. The rows of a window depend only on its own elements, so any
+        worker can compute them. A larger window leaves less padding and takes more memory. The
+        pipeline must have exactly one source, which must not be an `iterable`. `shuffle` and `repeat`
+        must come before `pack`.
 
         component: sequences of tokens: integers, one dimension (the name of a component)
-        length: tokens of a row (an integer, from 1 to 16777216)
-        algorithm: next: a sequence goes to the last row begun, or begins the next one (a string: one
+        length: tokens per row (an integer, from 1 to 16777216)
+        algorithm: next: put each sequence into the last row begun, or begin a new row (a string: one
             of "next")
-        split: a sequence that does not fit goes on in the next row; false: it is moved there as a
-            whole (true or false)
-        separator: a token behind each sequence, which counts as one of it; none: [] (a list of
+        split: true: a sequence that does not fit continues in the next row; false: the whole sequence
+            goes to the next row (true or false)
+        separator: a token appended to each sequence, counted as one of its tokens; []: none (a list of
             integers or a single one of length 0 to 1)
-        pad: the token that fills up a row (an integer)
-        window: positions that are packed among themselves; the last row of each window is padded (an
-            integer, from 1 to 65536)
+        pad: token that fills the rest of a row (an integer)
+        window: number of consecutive elements that are packed together; the last row of each window is
+            padded (an integer, from 1 to 65536)
         """
 
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
-        """Components from a tf.train.Example; all others are dropped.
+        """Components from a tf.train.Example; drops all other components.
 
-        A dtype alone asks for exactly one value, a scalar. An object asks for the feature `key`
-        (default: the name) of `dtype` with exactly as many values as `shape` has; where `variable` is
-        true, with any number of such shapes, along a first dimension that varies. `default` (a string,
-        a number for all values, or a list of numbers) is taken where the feature is missing, or empty
-        and not variable; a variable one without default then has no values, any other fails the
-        record, as another dtype or number of values and malformed data do.
+        A dtype alone means exactly one value, a scalar. An object means the feature `key` (default:
+        the component's name) of `dtype` with exactly as many values as `shape` has. If `variable` is
+        true, the feature may hold any number of such shapes, and the component has one more dimension
+        in front, which varies. `default` (a string, one number for all values, or a list of numbers)
+        is used if the feature is missing, or if it is empty and not variable. Without a default, a
+        variable feature then has no values, and any other feature fails the record. A record also
+        fails if a feature has another dtype or number of values, or if the Example is malformed.
 
         features: {name: "bytes"|"int64"|"float32"}, or {name: {key, dtype, shape, variable, default}}
             (an object)
-        component: the component that holds the Example (the name of a component)
+        component: the component with the bytes of the Example (the name of a component)
         """
 
     def random_crop(self, component: str, size: Sequence[int]) -> Dataset:
@@ -324,14 +344,14 @@ class Operators:
         """
 
     def random_flip(self, component: str, *, horizontal: float = 0.5, vertical: float = 0) -> Dataset:
-        """Images left-right or upside down, at random.
+        """Flips images left-right or upside down, at random.
 
-        Both flips are drawn independently for each element. Images are [height, width, channels] or
-        [height, width].
+        Each element draws both flips independently. Images are [height, width, channels] or [height,
+        width].
 
         component: the image (the name of a component)
-        horizontal: probability of left-right (a number, from 0 to 1)
-        vertical: probability of upside down (a number, from 0 to 1)
+        horizontal: probability of a left-right flip (a number, from 0 to 1)
+        vertical: probability of an upside-down flip (a number, from 0 to 1)
         """
 
     def random_resized_crop(
@@ -344,30 +364,32 @@ class Operators:
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
     ) -> Dataset:
-        """A rectangle of random area and aspect ratio, resized.
+        """Cuts a rectangle of random area and aspect ratio, and resizes it.
 
-        The usual augmentation of image classifiers (Inception's crop). Ten attempts; if none fits the
-        image, as much of its middle as `ratio` allows. The crop is resized as an image of its own.
+        The usual augmentation for image classifiers (Inception's crop). It draws up to ten rectangles
+        and takes the first that fits the image. If none fits, it takes as much of the middle as
+        `ratio` allows. Pixels outside the crop do not affect the resized result.
 
         component: the image (the name of a component)
         size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
         scale: smallest and largest share of the image's area (a list of numbers of length 2, from
             1e-09 to 1)
-        ratio: smallest and largest width / height, drawn evenly in its logarithm (a list of numbers of
-            length 2, from 1e-06 to 1000000)
-        interpolation: how pixels are computed (a string: one of "nearest", "bilinear", "bicubic")
-        antialias: average over all pixels when shrinking (no effect on nearest) (true or false)
+        ratio: smallest and largest width / height; its logarithm is drawn uniformly (a list of numbers
+            of length 2, from 1e-06 to 1000000)
+        interpolation: how result pixels are computed (a string: one of "nearest", "bilinear",
+            "bicubic")
+        antialias: average over all pixels when shrinking (no effect with nearest) (true or false)
         """
 
     @classmethod
     def range(cls, stop: int, *, start: int = 0, step: int = 1) -> Dataset:
         """Integers from start to stop, in steps.
 
-        Gives `value`, an int64: start, start + step, ... as Python's range(start, stop, step) does.
+        Gives `value` (int64): start, start + step, ..., as Python's range(start, stop, step).
 
-        stop: the first integer not given (an integer)
+        stop: end of the range, which is not part of it (an integer)
         start: the first integer (an integer)
-        step: distance of two integers, not 0 (an integer)
+        step: difference between two neighbours, not 0 (an integer)
         """
 
     def rename(self, names: Mapping[str, Any]) -> Dataset:
@@ -379,9 +401,9 @@ class Operators:
     def repeat(self, count: int) -> Dataset:
         """The elements several times.
 
-        Goes through the elements `count` times; random operators draw anew in each pass.
+        Gives all elements `count` times. Random operators draw anew in each pass.
 
-        count: passes; -1: without end (an integer, at least -1)
+        count: number of passes; -1: endless (an integer, at least -1)
         """
 
     def resize(
@@ -394,18 +416,20 @@ class Operators:
     ) -> Dataset:
         """An image in another size.
 
-        The aspect ratio is not kept. With `antialias` (as Pillow and torchvision) a shrunk image is
-        averaged over all its pixels; without it (as tf.image.resize and OpenCV) each pixel is made of
-        its nearest 2 x 2 or 4 x 4. docs/pixels.md has the arithmetic.
+        The aspect ratio is not kept. With `antialias` (as in Pillow and torchvision), shrinking
+        averages over all pixels of the image. Without it (as in tf.image.resize and OpenCV), each
+        result pixel is computed from the nearest 2 x 2 (bilinear) or 4 x 4 (bicubic) pixels.
+        docs/pixels.md defines the arithmetic.
 
         component: the image (the name of a component)
         size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
-        interpolation: how pixels are computed (a string: one of "nearest", "bilinear", "bicubic")
-        antialias: average over all pixels when shrinking (no effect on nearest) (true or false)
+        interpolation: how result pixels are computed (a string: one of "nearest", "bilinear",
+            "bicubic")
+        antialias: average over all pixels when shrinking (no effect with nearest) (true or false)
         """
 
     def select(self, components: str | Sequence[str]) -> Dataset:
-        """Keeps the components named, drops the others.
+        """Keeps the named components, drops all others.
 
         components: names of the components to keep (a list of strings or a single one of length at
             least 1)
@@ -418,26 +442,28 @@ class Operators:
         window: int = 0,
         reshuffle: bool = True,
     ) -> Dataset:
-        """The elements in random order, another one each epoch.
+        """The elements in random order, another order in each epoch.
 
-        A pseudo-random permutation of all elements, however many there are, without a buffer: it moves
-        indices, never data. Sources whose records can't be read one by one (compressed files) are
-        shuffled by chunk, which mixes less well (docs/shuffling.md).
+        A pseudo-random permutation of all elements, whatever their number. There is no buffer:
+        `shuffle` moves indices, never data. If the records of a source can't be read one by one
+        (compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).
 
-        by: record: a permutation of all elements; chunk: of runs of neighbours, for storage where
-            random reads are slow (a string: one of "record", "chunk")
-        window: behind an iterable, whose end is not known: so many elements that follow each other are
-            permuted among themselves; 0 elsewhere (an integer, from 0 to 1048576)
-        reshuffle: another order each epoch; false: the same order in all of them (true or false)
+        by: record: permute all elements; chunk: permute runs of neighbouring records, for storage
+            where random reads are slow (a string: one of "record", "chunk")
+        window: only after an iterable, whose length is not known: number of consecutive elements that
+            are permuted among themselves; 0 after any other source (an integer, from 0 to 1048576)
+        reshuffle: true: another order in each epoch; false: the same order in all epochs (true or
+            false)
         """
 
     def skip(self, count: int) -> Dataset:
         """All but the first elements.
 
-        Leaves out the first `count` elements (after a batcher: batches). Where it counts elements that
-        a filter or `flat_map` left, one worker of a service runs the epoch.
+        Leaves out the first `count` elements (after a batcher: batches). If a filter or `flat_map`
+        comes before it, the elements must be counted one after the other, so one worker of a service
+        runs the whole epoch.
 
-        count: elements left out (an integer, at least 0)
+        count: number of elements to leave out (an integer, at least 0)
         """
 
     @classmethod
@@ -452,25 +478,26 @@ class Operators:
     ) -> Dataset:
         """Made-up elements, at a chosen cost.
 
-        Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they
-        depend on the element's number alone.
+        Gives `data`. Random integers cover all values of their dtype; random floating-point numbers
+        lie in [0, 1). The values depend only on the element's number.
 
         count: number of elements (an integer, from 0 to 1099511627776)
-        shape: of an element (a list of integers of length 0 to 6, from 1 to 2147483648)
-        dtype: of an element (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
+        shape: shape of an element (a list of integers of length 0 to 6, from 1 to 2147483648)
+        dtype: dtype of an element (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
             float32, float64))
-        cost_us: CPU time used up per element, in microseconds (a number, from 0 to 1000000000)
-        fill: random: the same words in every run; none: zeros (a string: one of "random", "none")
+        cost_us: CPU time spent on each element, in microseconds (a number, from 0 to 1000000000)
+        fill: random: random values, the same in every run; none: zeros (a string: one of "random",
+            "none")
         """
 
     def take(self, count: int) -> Dataset:
         """The first elements.
 
-        Keeps the first `count` elements (after a batcher: batches). Where it counts elements that a
-        filter or `flat_map` left, all workers of a service run the epoch until it is full, if nothing
-        but maps and `batch` stand behind it; else one worker does.
+        Keeps the first `count` elements (after a batcher: batches). After a filter or `flat_map`, all
+        workers of a service run the epoch until `count` elements have passed, provided that only maps
+        and `batch` come after `take`; otherwise one worker runs the whole epoch.
 
-        count: elements kept (an integer, at least 0)
+        count: number of elements to keep (an integer, at least 0)
         """
 
     @classmethod
@@ -483,21 +510,24 @@ class Operators:
     ) -> Dataset:
         """Samples of tar shards (WebDataset).
 
-        Consecutive files of an archive with the same key, their path up to the first dot of the base
-        name, are one record; what follows that dot is the extension. A component is the file with the
-        extension `key` (default: its name), or the first of several, "jpg;jpeg;png", in upper or lower
-        case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, or as
-        NumPy wrote them where the extension ends with npy (dtype and shape must be the same). Shapes,
-        `variable` and `default` (where there is no such file) are as parse_example's. The key
-        "__key__" gives the sample's key. Directories, links and files without an extension are passed
-        over. Headers may be v7, ustar, GNU or pax; damaged archives, sparse files, devices, and names
-        that lead out of the archive's directory are errors.
+        A record is a sample: consecutive files of an archive that have the same key. The key of a file
+        is its path up to the first dot of the base name; the rest after that dot is its extension. A
+        component is the file with the extension `key` (default: the component's name). If `key` lists
+        several extensions ("jpg;jpeg;png"), the first one that the sample has is taken. Upper and
+        lower case are the same. With dtype `bytes` the component is the content of the file. With any
+        other dtype it is the numbers in the file: text with white space between the numbers, or
+        NumPy's format if the extension ends with npy (dtype and shape must be those of the component).
+        `shape`, `variable` and `default` (for a sample without such a file) are as in `parse_example`.
+        The key "__key__" gives the sample's key. Directories, links and files without an extension are
+        skipped. Headers may be v7, ustar, GNU or pax. Damaged archives, sparse files, devices, and
+        names that lead out of the archive's directory are errors.
 
-        files: patterns (glob) or names of the files (a list of strings or a single one of length at
-            least 1)
-        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
+            1)
+        compression: compression of the files; auto: detected from the content (a string: one of
+            "auto", "none", "gzip", "zlib")
         components: {extension: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable,
-            default}}; key: extensions, "jpg;jpeg;png" (an object)
+            default}}; key: one or more extensions, as in "jpg;jpeg;png" (an object)
         """
 
     @classmethod
@@ -510,16 +540,18 @@ class Operators:
     ) -> Dataset:
         """Lines of text files.
 
-        Gives `text`, the bytes of each line without its end ("\n" or "\r\n"). The last line may end
-        with the file; empty lines are records. Files are taken pattern by pattern, those of a pattern
-        sorted by bytes; index files (*.cwx) that a wildcard matches are left out. `compression` auto
-        knows gzip; zlib has to be named, because a text may begin like it.
+        Gives `text`, the bytes of each line without its end ("\n" or "\r\n"). The last line of a file
+        may lack a line end; empty lines are records. Files come in the order of the patterns; the
+        files of one pattern are sorted by the bytes of their paths. Index files (*.cwx) that a
+        wildcard matches are left out. `compression` "auto" detects gzip but not zlib, because a text
+        may begin with the same bytes as zlib data.
 
-        files: patterns (glob) or names of the files (a list of strings or a single one of length at
-            least 1)
-        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
-        max_line: bytes that a line may have; the record of a longer one fails, and is not read (an
-            integer, from 1 to 1073741824)
+        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
+            1)
+        compression: compression of the files; auto: detected from the content (a string: one of
+            "auto", "none", "gzip", "zlib")
+        max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
+            from 1 to 1073741824)
         """
 
     @classmethod
@@ -532,33 +564,36 @@ class Operators:
     ) -> Dataset:
         """Records of TFRecord files.
 
-        Gives `record`, the bytes of each record. Files are taken pattern by pattern, those of a
-        pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. The CRC of a
-        record's length is always checked, when a file is indexed.
+        Gives `record`, the bytes of each record. Files come in the order of the patterns; the files of
+        one pattern are sorted by the bytes of their paths. Index files (*.cwx) that a wildcard matches
+        are left out. The CRC of each record's length is always checked when a file is indexed.
 
-        files: patterns (glob) or names of the files (a list of strings or a single one of length at
-            least 1)
-        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
-        verify: check the CRC of each record's data, and that it is the one in the index (true or
+        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
+            1)
+        compression: compression of the files; auto: detected from the content (a string: one of
+            "auto", "none", "gzip", "zlib")
+        verify: check the CRC of each record's data, and compare it with the CRC in the index (true or
             false)
         """
 
     def transpose_image(self, component: str, *, layout: Literal["chw", "hwc"] = "chw") -> Dataset:
-        """Channels first ([height, width, channels] to [channels, height, width]) or back.
+        """Channels first ([height, width, channels] to [channels, height, width]) or the reverse.
 
         component: the image (the name of a component)
-        layout: "chw": channels first; "hwc": back again (a string: one of "chw", "hwc")
+        layout: "chw": [height, width, channels] to [channels, height, width]; "hwc": the reverse (a
+            string: one of "chw", "hwc")
         """
 
     @classmethod
     def zip(cls, inputs: Sequence[Dataset], *, stop: Literal["first"] = "first") -> Dataset:
-        """Several chains side by side.
+        """Several chains side by side: joins one element of each to one element.
 
-        Stands first in a chain. Element i has the components of element i of each input, under
-        different names. An input is a source with an index, index operators and maps. Its records are
-        read when positions are planned, one after the other. The record id of an element is its
-        position in `zip`.
+        Must come first in a chain. Element i has the components of element i of each input; the names
+        of components must differ between inputs. An input is a source that is not an `iterable`,
+        followed only by index operators and maps. The records of the inputs are read one after the
+        other when a block of elements is planned, before it is computed. The record id of an element
+        is its position in `zip`.
 
-        inputs: chains of operators (a list of chains)
-        stop: first: the shortest input ends it (a string: one of "first")
+        inputs: chains of operators, each with its own source (a list of chains)
+        stop: first: end with the shortest input (a string: one of "first")
         """

@@ -17,7 +17,8 @@ static const struct cw_op_desc *const ops[] = {
 #undef OP
 };
 
-/* A replaced table is kept, because another thread may be reading it. Plug-ins are few, and loaded once. */
+/* A replaced table is never freed, because another thread may still be reading it. That costs little:
+ * plug-ins are few, and each is loaded once. */
 struct tables {
     struct cw_op_table table;
     const struct tables *older;
@@ -26,7 +27,8 @@ struct tables {
 
 static const struct tables built_in = {.table = {.ops = ops, .n = sizeof(ops) / sizeof(ops[0])}};
 static _Atomic(const struct tables *) current = &built_in;
-static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* one at a time; readers don't take it */
+static pthread_mutex_t adding =
+    PTHREAD_MUTEX_INITIALIZER; /* held while operators are added; readers don't take it */
 
 const struct cw_op_table *cw_ops(void)
 {
@@ -42,7 +44,7 @@ static int table_clash(const struct cw_op_desc *have, struct cw_error *err)
         have->plugin ? "of plug-in " : "built in", have->plugin ? have->plugin : "");
 }
 
-/* Puts an operator at its place by name. */
+/* Inserts an operator in the order of names. */
 static int table_insert(struct tables *t, const struct cw_op_desc *op, struct cw_error *err)
 {
     size_t at = t->table.n;

@@ -1,4 +1,4 @@
-/* All operators there are. */
+/* The table of all operators: those built in, and those of loaded plug-ins. */
 #pragma once
 #include "pipeline/pipeline.h"
 
@@ -6,6 +6,7 @@
  * lock. The table and its descriptors never change and live as long as the process; a later call may return
  * a longer table. */
 const struct cw_op_table *cw_ops(void);
-/* Adds operators, which must live as long as the process; the list itself is copied. All or none: CW_E_OPTION
- * where a name is there already, the error names the plug-in that has it. From any thread. */
+/* Adds operators to the table. They must live as long as the process; the list itself is copied. Adds all of
+ * them or none: CW_E_OPTION if an operator of that name exists already (the error says whether it is built in
+ * or names its plug-in). From any thread. */
 int cw_ops_add(const struct cw_op_desc *const *ops, size_t n, struct cw_error *err) _must_check_;

@@ -89,11 +89,11 @@ def test_streams_refuse_what_needs_their_end():
     with pytest.raises(cachew.PipelineError, match='by is "chunk".*a stream has no chunks'):
         values(Dataset.iterable(numbers).shuffle(by="chunk", window=9).batch(4))
     with pytest.raises(
-        cachew.PipelineError, match="window is 0: expected how many elements are permuted among themselves"
+        cachew.PipelineError, match="window is 0: expected the number of consecutive elements to permute"
     ):
         values(Dataset.iterable(numbers).shuffle().batch(4))
     with pytest.raises(
-        cachew.PipelineError, match="window is 9: expected 0, as the number of elements is known"
+        cachew.PipelineError, match="window is 9: expected 0, because the number of elements is known"
     ):
         values(Dataset.range(10).shuffle(window=9).batch(4))
 

@@ -157,7 +157,7 @@ static void a_line_over_the_limit_fails_and_is_not_read(void **state)
         assert_int_equal(run_open(&r, chain), 0);
         assert_int_equal(run_rows(&r, (uint64_t[]){0, 1, 2}, 3), 0);
         expect_text(&r, "text", 0, "short");
-        assert_string_equal(fault_of(&r, 1), "line 2 has 10000 bytes: max_line is 6");
+        assert_string_equal(fault_of(&r, 1), "line 2 has 10000 bytes: expected at most max_line, 6");
         expect_text(&r, "text", 2, "six...");
         struct cw_extent e;
         if (r.source->ops->locate) {

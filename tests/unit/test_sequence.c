@@ -633,11 +633,11 @@ static void test_refused(void **state)
          "\"op\":\"fake\",\"n\":5}]]}",
          "endless"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"batch\",\"size\":3},{\"op\":\"repeat\",\"count\":2}",
-         "short batch"},
+         "do not fill batches"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"repeat\",\"count\":4294967296}", "2^32"},
         {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"shuffle\",\"by\":"
          "\"chunk\"}",
-         "chunks are more than"},
+         "chunks: expected fewer than 2^32"},
         {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"skip\",\"count\":1},{"
          "\"op\":\"shuffle\",\"by\":\"chunk\"}",
          "by \"record\""},

@@ -1,12 +1,12 @@
-/* batch: one open batch, which takes the elements in their order. */
+/* batch: stacks elements in their order. The engine does the work; there is one open batch at a time. */
 #include "pipeline/roles.h"
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "size", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 20, .doc = "elements of a batch"},
+    {.name = "size", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 20, .doc = "elements per batch"},
     {.name = "drop_remainder",
      .kind = CW_ATTR_BOOL,
      .def = "false",
-     .doc = "whether a short last batch is left out"},
+     .doc = "leave out the last batch if it is not full"},
     {0},
 };
 
@@ -17,8 +17,8 @@ static const struct cw_batcher batcher = {.sizes = "size",
 
 const struct cw_op_desc cw_op_batch = {
     .name = "batch",
-    .summary = "stacks elements",
-    .doc = "Components of all elements of a batch must have the same shape.",
+    .summary = "stacks elements into batches",
+    .doc = "A component must have the same shape in all elements of a batch.",
     .kind = CW_OP_BATCHER,
     .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},
     .batcher = &batcher,

@@ -1,5 +1,5 @@
-/* Batches of elements of similar length. What the engine needs of it at run time is one number per element,
- * its bucket. */
+/* bucket_by_length: batches of elements of similar length. At run time it computes the bucket of each
+ * element, an int32; the engine makes the batches. */
 #include <math.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "ops/expr/expr.h"
 #include "pipeline/roles.h"
 
-/* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a
- * key in at most 2 bytes. */
+/* Largest number of buckets. The entries of a batch (places.c) take 16 bytes per bucket, so at most 16 KiB,
+ * and a worker sends the number of a bucket in at most 2 bytes. */
 #define BUCKETS_MAX 1024
 
 struct bucket_state {
@@ -24,7 +24,8 @@ static void bucket_free(void *state)
     free(s);
 }
 
-/* The value of attribute `pad` for a component in a dtype; 0 where it names none. */
+/* Sets ret to the padding of a component, in its dtype: the value in the attribute `pad`. Leaves ret
+ * unchanged if `pad` does not name the component. */
 static void bucket_pad(const json_t *attrs, const char *component, enum cw_dtype dtype, uint8_t ret[8])
 {
     const json_t *v = json_object_get(json_object_get(attrs, "pad"), component);
@@ -36,8 +37,8 @@ static void bucket_pad(const json_t *attrs, const char *component, enum cw_dtype
         cw_convert(CW_FLOAT64, dtype, ret, &d, 1);
 }
 
-/* Whether a dtype holds a pad: integers exactly, floating types when it is finite. Everything is something as
- * a bool. */
+/* Whether a dtype can hold the padding of a component: integers must hold it exactly; in a floating dtype it
+ * must be finite. bool holds any value. */
 static bool bucket_pad_fits(const struct cw_op *op, const char *component, enum cw_dtype dtype)
 {
     uint8_t bits[8] = {0};
@@ -91,7 +92,7 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     return r < 0 ? r : 0;
 }
 
-/* The number of boundaries that are at most `length`. */
+/* Returns the bucket of a length: the number of boundaries that are at most `length`. */
 static int32_t bucket_of(const struct bucket_state *s, int64_t length)
 {
     return (int32_t)CW_FIRST(i, 0, s->n, s->boundaries[i] > length);
@@ -118,23 +119,23 @@ static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_erro
 static const struct cw_attr_def attrs[] = {
     {.name = "length",
      .kind = CW_ATTR_EXPR,
-     .doc = "an element's length: an expression that gives an integer"},
+     .doc = "the length of an element: an expression that gives an integer"},
     {.name = "boundaries",
      .kind = CW_ATTR_INTS,
      .len_min = 1,
      .len_max = BUCKETS_MAX - 1,
-     .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
+     .doc = "bucket k holds lengths from boundaries[k-1] up to, but not including, boundaries[k]"},
     {.name = "sizes",
      .kind = CW_ATTR_INTS,
      .len_min = 2,
      .len_max = BUCKETS_MAX,
      .min = 1,
      .max = 1 << 20,
-     .doc = "elements of a batch, by bucket"},
+     .doc = "elements per batch, for each bucket: one value more than boundaries"},
     {.name = "pad",
      .kind = CW_ATTR_OBJECT,
      .def = "{}",
-     .doc = "{component: value} to pad with; 0 where it names none"},
+     .doc = "{component: value}: the padding of each component; 0 for components not named"},
     {0},
 };
 
@@ -148,8 +149,9 @@ static const struct cw_batcher batcher = {.sizes = "sizes",
 const struct cw_op_desc cw_op_bucket_by_length = {
     .name = "bucket_by_length",
     .summary = "batches elements of similar length, padded to the longest",
-    .doc = "Components whose shape varies are padded at the end of each dimension to the largest of the "
-           "batch; bytes are not padded.",
+    .doc = "Each element goes to the bucket of its length, and a batch is made of elements of one bucket. "
+           "Components whose shape varies are padded at the end of each dimension to the largest size in "
+           "the batch. Bytes are not padded.",
     .kind = CW_OP_BATCHER,
     .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},
     .batcher = &batcher,

@@ -1,5 +1,7 @@
-/* pack: rows of a fixed length from sequences of tokens. Its window of positions is in one block, so that the
- * rows of a window follow from that window alone; they are elements of the window's first record. */
+/* pack: rows of a fixed length from sequences of tokens. Positions are packed in windows; each window lies in
+ * one block, and its rows depend on that window alone. They are elements of the window's first record.
+ * Comments distinguish rows of tokens, which are results, from rows of the block, which are the elements that
+ * arrive. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,15 +17,15 @@ struct pack {
 
 enum { PACK_TOKENS, PACK_SEGMENTS, PACK_POSITIONS }; /* output ports */
 
-/* Rows that are filled one after the other. */
+/* Rows of tokens, which are filled one after the other. */
 struct pack_rows {
     const struct pack *pack;
     size_t token_bytes;
-    uint8_t *tokens; /* length tokens a row; NULL: rows are only counted */
+    uint8_t *tokens; /* pack->length tokens per row; NULL: rows are only counted */
     int32_t *segments, *positions;
-    size_t n;     /* rows that were begun */
-    size_t used;  /* tokens of the last one */
-    int32_t last; /* number of its last segment */
+    size_t n;     /* number of rows begun */
+    size_t used;  /* tokens in the last row */
+    int32_t last; /* number of the last segment in the last row */
 };
 
 static void pack_begin_row(struct pack_rows *r)
@@ -40,7 +42,8 @@ static void pack_begin_row(struct pack_rows *r)
     memset(r->positions + at, 0, p->length * sizeof(*r->positions));
 }
 
-/* Appends n tokens to the last row, where they fit: they continue segment r->last, of which it has `before`.
+/* Appends n tokens to the last row, which must have room for them. They continue segment r->last, which has
+ * `before` tokens in this row.
  */
 static void pack_add(struct pack_rows *r, const uint8_t *tokens, size_t n, size_t before)
 {
@@ -76,7 +79,7 @@ static struct cw_tensor pack_tokens(const struct cw_op *op, const struct cw_bloc
     return cw_in(op, b, 0, row);
 }
 
-/* Fails the rows that can't be packed. */
+/* Fails the rows of the block whose sequences can't be packed. */
 static void pack_check(const struct cw_op *op, struct cw_block *b)
 {
     const struct pack *p = op->state;
@@ -90,7 +93,7 @@ static void pack_check(const struct cw_op *op, struct cw_block *b)
                           t.ndim);
         else if (!p->split && n > p->length)
             cw_block_fail(
-                b, i, "pack", "%s has %zu tokens%s: expected at most length, %zu, as split is false",
+                b, i, "pack", "%s has %zu tokens%s: expected at most length, %zu, because split is false",
                 cw_attr_string(op, "component"), n, p->separates ? " with the separator" : "", p->length);
     }
 }
@@ -100,7 +103,8 @@ static uint64_t pack_window_of(const struct pack *p, const struct cw_block *b, s
     return (b->origin ? b->origin[row] : row) / p->window;
 }
 
-/* The row behind the window that begins with row `from`; *ret: whether a row failed that ends the run. */
+/* Returns the end of the window that begins with row `from` of the block: the first row of the next window.
+ * *ret: whether a failed row of the window will end the run. */
 static size_t pack_window_end(const struct pack *p, const struct cw_block *b, size_t from, bool *ret)
 {
     size_t end = from;
@@ -110,7 +114,7 @@ static size_t pack_window_end(const struct pack *p, const struct cw_block *b, si
     return end;
 }
 
-/* Packs a window, rows [from, end) of the block, into a row of its own each time. */
+/* Packs a window, rows [from, end) of the block. A window begins with a new row of tokens. */
 static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t from, size_t end,
                         struct pack_rows *r)
 {
@@ -122,7 +126,9 @@ static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t
     }
 }
 
-/* Number of rows of the expansion that a row of the block has. The first of a window always has one. */
+/* Returns the number of rows of the expansion that belong to a row of the block: the rows of tokens
+ * given[row]; if that is 0, one row without tokens for the first row of a window and for a row with a fault
+ * or note to report, otherwise none. */
 static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const uint32_t *given, size_t row)
 {
     bool first = row == 0 || pack_window_of(p, b, row - 1) != pack_window_of(p, b, row);
@@ -130,7 +136,7 @@ static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const
     return given[row] ? given[row] : first || named;
 }
 
-/* Room for the rows of the block, `given` of each row. */
+/* Allocates the expansion: the rows of tokens, of which `given` has the number for each row of the block. */
 static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_t *given,
                        struct cw_expansion **ret, struct cw_error *err)
 {
@@ -139,8 +145,10 @@ static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_
     for (size_t row = 0; row < b->n; row++)
         n += pack_rows_of(p, b, given, row);
     if (n > UINT32_MAX)
-        return cw_error_set(err, CW_E_DATA, "%zu rows are made of %zu elements: expected at most 2^32 - 1", n,
-                            b->n);
+        return cw_error_set(err, CW_E_DATA,
+                            "%zu rows are made from %zu elements: expected at most 2^32 - "
+                            "1 rows",
+                            n, b->n);
     struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
     uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
     uint8_t *status = cw_block_alloc(b, n, err);
@@ -202,7 +210,7 @@ static int pack_run(const struct cw_op *op, struct cw_block *b, struct cw_error 
     return 0;
 }
 
-/* Attribute `name`, one integer, in the component's dtype. */
+/* Converts the attribute `name`, one integer, to the component's dtype. */
 static int pack_bind_token(const struct cw_op *op, const char *name, enum cw_dtype dtype, uint8_t ret[8],
                            struct cw_error *err)
 {
@@ -243,7 +251,8 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
                    numbers = {.dtype = CW_INT32, .ndim = 1, .dims = {(int64_t)p->length}};
     if (strcmp(component, "segment_ids") == 0 || strcmp(component, "positions") == 0)
         return cw_attr_error(op, "component", err,
-                             "another name than those of the other components it gives");
+                             "a name other than segment_ids and positions, the other components that pack "
+                             "gives");
     if (r >= 0)
         r = cw_bind_write(b, component, &row, err);
     if (r >= 0)
@@ -257,41 +266,47 @@ static const char *const algorithms[] = {"next", NULL};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "sequences of tokens: integers, one dimension"},
-    {.name = "length", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 24, .doc = "tokens of a row"},
+    {.name = "length", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 24, .doc = "tokens per row"},
     {.name = "algorithm",
      .kind = CW_ATTR_STRING,
      .def = "\"next\"",
      .choices = algorithms,
-     .doc = "next: a sequence goes to the last row begun, or begins the next one"},
+     .doc = "next: put each sequence into the last row begun, or begin a new row"},
     {.name = "split",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "a sequence that does not fit goes on in the next row; false: it is moved there as a whole"},
+     .doc = "true: a sequence that does not fit continues in the next row; false: the whole sequence goes "
+            "to the next row"},
     {.name = "separator",
      .kind = CW_ATTR_INTS,
      .def = "[]",
      .len_min = 0,
      .len_max = 1,
      .scalar_too = true,
-     .doc = "a token behind each sequence, which counts as one of it; none: []"},
-    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "the token that fills up a row"},
+     .doc = "a token appended to each sequence, counted as one of its tokens; []: none"},
+    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "token that fills the rest of a row"},
     {.name = "window",
      .kind = CW_ATTR_INT,
      .def = "1024",
      .min = 1,
      .max = 1 << 16,
-     .doc = "positions that are packed among themselves; the last row of each window is padded"},
+     .doc = "number of consecutive elements that are packed together; the last row of each window is "
+            "padded"},
     {0},
 };
 
 const struct cw_op_desc cw_op_pack = {
     .name = "pack",
     .summary = "rows of a fixed length from sequences of tokens",
-    .doc = "Gives `component` with `length` tokens, and two int32 components of that length: `segment_ids` "
-           "(from 1 in each row; 0 is padding) and `positions` (of a token in its segment, from 0). Other "
-           "components are dropped. The rows of each `window` positions of the sequence follow from these "
-           "alone, so that any worker may compute them: a larger window leaves less padding and takes more "
-           "memory. Stands behind one source; `shuffle` and `repeat` stand before it.",
+    .doc = "Fills rows with one sequence after the other. Gives `component` with `length` tokens per row, "
+           "and two int32 components of the same length. `segment_ids` says which segment of the row each "
+           "token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies "
+           "in this row. `positions` counts the tokens of each segment from 0. Other components are "
+           "dropped. The elements of the epoch, counted before any filter, are divided into windows of "
+           "`window` consecutive elements. The rows of a window depend only on its own elements, so any "
+           "worker can compute them. A larger window leaves less padding and takes more memory. The "
+           "pipeline must have exactly one source, which must not be an `iterable`. `shuffle` and "
+           "`repeat` must come before `pack`.",
     .kind = CW_OP_FLAT_MAP,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_WINDOWED},
     .attrs = attrs,

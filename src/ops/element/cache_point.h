@@ -1,4 +1,4 @@
-/* What autocache and cache share. */
+/* The attributes of cache points, which autocache and cache share, and their check. */
 #pragma once
 #include "pipeline/op.h"
 

@@ -11,8 +11,8 @@ static int cast_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     if (r < 0)
         return r;
     if (type.dtype == CW_BYTES)
-        return cw_attr_error(op, "component", err, "a component with a dtype, not bytes");
-    if (type.dtype == to) { /* nothing to do: the value keeps its number */
+        return cw_attr_error(op, "component", err, "a component of numbers or bool, not bytes");
+    if (type.dtype == to) { /* nothing to do: the component keeps its value */
         op->n_in = 0;
         return 0;
     }
@@ -33,7 +33,7 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
         return r;
     const struct cw_column *to = &block->columns[out->value];
     if (to->dense && from->dense && from->stride == cw_type_bytes(&in->type)) {
-        /* one run; rows that are not ok do no harm */
+        /* all rows at once; converting rows that are not CW_ROW_OK does no harm */
         cw_convert(in->type.dtype, out->type.dtype, to->data, from->data, block->n * (from->stride / size));
         return 0;
     }
@@ -49,16 +49,16 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "component to convert"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .doc = "dtype it gets"},
+    {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "the component to convert"},
+    {.name = "dtype", .kind = CW_ATTR_DTYPE, .doc = "the new dtype"},
     {0},
 };
 
 const struct cw_op_desc cw_op_cast = {
     .name = "cast",
-    .summary = "a component in another dtype",
-    .doc = "Floating point to integer rounds half to even and saturates, NaN is 0; integer to integer wraps "
-           "around; to bool is x != 0.",
+    .summary = "converts a component to another dtype",
+    .doc = "Floating point to integer rounds half to even, saturates, and turns NaN into 0. Integer to "
+           "integer wraps around. To bool is x != 0.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_CAST,
     .attrs = attrs,

@@ -1,4 +1,4 @@
-/* drop: removes components. Nothing runs. */
+/* drop: removes components. Nothing happens at run time. */
 #include "pipeline/op.h"
 
 static int drop_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
@@ -22,7 +22,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_drop = {
     .name = "drop",
-    .summary = "drops the components named",
+    .summary = "drops the named components",
     .kind = CW_OP_MAP,
     .effects.renames = true,
     .attrs = attrs,

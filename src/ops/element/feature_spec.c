@@ -1,4 +1,4 @@
-/* Features as they are requested: the attribute read and checked, defaults converted. Immutable after bind.
+/* Reads and checks feature specs, and converts their defaults. The specs are immutable after bind.
  */
 #include "ops/element/feature_spec.h"
 
@@ -73,8 +73,8 @@ static bool feature_put_number(const json_t *v, enum cw_dtype dtype, void *out)
     return json_is_real(v) && cw_number_from_double(json_real_value(v), dtype, out) == CW_NUMBER_OK;
 }
 
-/* Appends the numbers of a list, of lists in it too, to a default with room for `room`; false: not numbers of
- * the dtype, or too many. */
+/* Appends the number v, or all numbers of the nested list v, to the default of f, which has room for `room`
+ * numbers. False: one is not a number of the dtype, or there are too many. */
 static bool feature_put_numbers(struct cw_feature_spec *f, int64_t room, const json_t *v, int depth)
 {
     bool good = true;
@@ -100,7 +100,8 @@ static int64_t feature_count_leaves(const json_t *v, int depth)
     return n;
 }
 
-/* A string; or a number, which stands for all values; or a list of as many numbers as there are values. */
+/* Reads a default: a string; or one number, which is repeated for all values; or a list with one number per
+ * value. */
 static int feature_read_default(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     struct cw_feature_spec *f = x->f;
@@ -122,7 +123,8 @@ static int feature_read_default(const struct reading *x, const json_t *v, struct
         memcpy((uint8_t *)f->def + (size_t)f->n_default * item, f->def, item);
     if (!good || (f->variable ? f->n_default % f->n_values != 0 : f->n_default != f->n_values))
         return feature_error(x, err,
-                             "as default a number of its dtype, or a list of as many as it has values");
+                             "as default a number of its dtype, or a list with a number for each of its "
+                             "values");
     return 0;
 }
 
@@ -160,12 +162,14 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
     f->variable = json_is_true(variable);
     f->n_values = 1;
     if ((json_array_size(shape) > 0 || f->variable) && f->dtype == CW_BYTES)
-        return feature_error(x, err, "exactly one value where it is bytes: no shape, not variable");
+        return feature_error(x, err,
+                             "no shape and no variable, because it is bytes, which is exactly one "
+                             "value");
     if (shape)
         r = feature_read_shape(x, shape, err);
     if (r == 0 && f->variable) {
         if (type->ndim == CW_MAX_NDIM)
-            return feature_error(x, err, "a shape of at most 5 dimensions beside the one that varies");
+            return feature_error(x, err, "a shape of at most 5 dimensions, as `variable` adds one");
         memmove(type->dims + 1, type->dims, (size_t)type->ndim * sizeof(type->dims[0]));
         type->dims[0] = CW_VARIES;
         type->ndim++;
@@ -179,7 +183,7 @@ int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *
     const json_t *features = cw_attr_json(op, words->attr), *value;
     const char *name;
     struct cw_type type;
-    /* the caller frees it, in case of error too */
+    /* the caller frees it, also after an error */
     struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs));
     if (!specs)
         return cw_error_nomem(err, sizeof(*specs), op->desc->name);

@@ -1,21 +1,23 @@
 /*
- * What an operator takes from each record, by name: the attribute `features` of parse_example, and
- * those like it of other sources. {name: DTYPE}, or {name: {key, dtype, shape, variable, default}}
+ * Feature specs: the values that an operator takes from each record. They come from the attribute `features`
+ * of parse_example and jsonl, or `components` of tar: {name: DTYPE}, or {name: {key, dtype, shape, variable,
+ * default}}.
  */
 #pragma once
 #include "pipeline/op.h"
 
 struct cw_feature_spec {
-    const char *key; /* in the record; owned by the attributes */
+    const char *key; /* name of the values in the record; owned by the attributes */
     size_t key_size;
     enum cw_dtype dtype;
-    bool variable;    /* any number of values, in multiples of n_values; the component's first dimension */
-    int64_t n_values; /* values of each element, unless variable */
-    unsigned port;    /* output */
+    bool variable; /* the record may have any multiple of n_values; the component's first dimension varies */
+    int64_t
+        n_values;  /* number of values of an element; if variable, of each step along the first dimension */
+    unsigned port; /* output port of the operator */
     bool has_default;
-    int64_t n_default;
-    void *def;        /* numbers: n_default of the dtype */
-    const char *text; /* bytes; owned by the attributes */
+    int64_t n_default; /* values in def */
+    void *def;         /* the default of numbers, converted to dtype */
+    const char *text;  /* the default of bytes; owned by the attributes */
     size_t text_size;
 };
 
@@ -26,30 +28,31 @@ struct cw_feature_specs {
 
 struct cw_feature_words {
     const char *attr;     /* "features" */
-    const char *noun;     /* "feature": what messages call one */
-    unsigned long dtypes; /* bit 1 << dtype: allowed */
+    const char *noun;     /* "feature": the word for one of them in messages */
+    unsigned long dtypes; /* allowed dtypes: the bits 1 << dtype */
 };
 
 #define CW_FEATURE_ALL ((1ul << CW_N_DTYPES) - 1)
 
-/* Reads the attribute and declares an output per name. The specs are op->state, in case of error too. */
+/* Reads the attribute and declares an output for each name. Stores the specs in op->state, also after an
+ * error; cw_feature_specs_free frees them. */
 int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *b, struct cw_op *op,
                           struct cw_error *err) _must_check_;
 /* cw_op_desc.free_state */
 void cw_feature_specs_free(void *state);
 
-/* Columns for the outputs that are live. */
+/* Makes columns for the outputs that are live (a later operator or the batch reads them). */
 int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op *op, struct cw_block *b,
                        struct cw_error *err) _must_check_;
-/* Memory for a row of n values of numbers, whose first dimension follows from n where it varies; NULL with
- * err filled. */
+/* Returns memory for a row of n numbers; if the first dimension varies, it is computed from n. NULL: out of
+ * memory, err is set. */
 void *cw_feature_row(const struct cw_feature_spec *f, const struct cw_port *port, struct cw_block *b,
                      size_t row, int64_t n, struct cw_error *err);
-/* The default as a row. */
+/* Writes the default as the value of a row. */
 int cw_feature_default(const struct cw_feature_spec *f, const struct cw_port *port, struct cw_block *b,
                        size_t row, struct cw_error *err) _must_check_;
 
-/* Bytes as a row; they are kept by reference. */
+/* Makes bytes the value of a row. They are not copied: data must live as long as the block. */
 static inline void cw_feature_bytes_row(const struct cw_port *port, struct cw_block *b, size_t row,
                                         const void *data, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * parse_example: tf.train.Example to components. Of the features asked for, those that a later operator or
- * the batch needs are checked and extracted; bytes are views into the record.
+ * parse_example: tf.train.Example to components. Only features that a later operator or the batch needs are
+ * checked and extracted. Bytes are not copied; they point into the record.
  */
 #include "formats/example.h"
 
@@ -39,19 +39,21 @@ static int parse_example_bind(struct cw_bind *b, struct cw_op *op, struct cw_err
 
 /* ---- records ---- */
 
-/* The last occurrence of each requested feature; false: the record failed. */
+/* Finds the last occurrence of each requested feature; false: the record failed. */
 static bool parse_example_find_features(const struct cw_feature_specs *p, const struct cw_op *op,
                                         struct cw_block *b, size_t row, struct cw_feature *found)
 {
     struct cw_tensor record = cw_in(op, b, 0, row);
     struct cw_example_walk walk;
     struct cw_feature f;
-    unsigned likely = 0; /* writers keep an order: often it is the one after the last match */
+    unsigned likely = 0; /* guess of the next spec to match: writers keep an order, so it is often the one
+                            after the last match */
     int r;
     memset(found, 0, p->n * sizeof(*found));
     cw_example_walk_init(&walk, record.data, record.size);
     while ((r = cw_example_next(&walk, &f)) > 0)
-        for (unsigned i = 0, from = likely; i < p->n; i++) { /* all of them: two outputs may have one key */
+        for (unsigned i = 0, from = likely; i < p->n;
+             i++) { /* tries all specs: two outputs may have the same key */
             unsigned k = from + i < p->n ? from + i : from + i - p->n;
             const struct cw_feature_spec *want = &p->items[k];
             if (want->key_size != f.key_size || memcmp(want->key, f.key, f.key_size) != 0)
@@ -65,7 +67,8 @@ static bool parse_example_find_features(const struct cw_feature_specs *p, const 
     return r == 0;
 }
 
-/* Number of values of a feature, or TAKE_DEFAULT; false: the record failed. */
+/* *ret of parse_example_check_feature: the number of values of a feature, or TAKE_DEFAULT. It returns false
+ * if the record failed. */
 enum { TAKE_DEFAULT = -1 };
 
 static bool parse_example_check_feature(const struct cw_feature_spec *want, const struct cw_feature *f,
@@ -75,9 +78,11 @@ static bool parse_example_check_feature(const struct cw_feature_spec *want, cons
     int key_size = (int)CW_MIN(want->key_size, (size_t)80);
     int64_t n = *ret = f->kind == CW_FEATURE_NONE ? 0 : cw_feature_count(f);
     if (n < 0)
-        return cw_block_fail(b, row, name, "malformed Example: the values of the feature \"%.*s\"", key_size,
-                             want->key);
-    /* Missing, or empty where an empty list is not a value. */
+        return cw_block_fail(b, row, name,
+                             "malformed Example: the values of the feature \"%.*s\" can't "
+                             "be read",
+                             key_size, want->key);
+    /* The feature is missing, or empty and not variable. */
     if (f->kind == CW_FEATURE_NONE || (n == 0 && !want->variable)) {
         if (want->has_default || want->variable) {
             *ret = want->has_default ? TAKE_DEFAULT : 0;
@@ -148,19 +153,21 @@ static const struct cw_attr_def attrs[] = {
     {.name = "component",
      .kind = CW_ATTR_COMPONENT,
      .def = "\"record\"",
-     .doc = "the component that holds the Example"},
+     .doc = "the component with the bytes of the Example"},
     {0},
 };
 
 const struct cw_op_desc cw_op_parse_example = {
     .name = "parse_example",
-    .summary = "components from a tf.train.Example; all others are dropped",
-    .doc = "A dtype alone asks for exactly one value, a scalar. An object asks for the feature `key` "
-           "(default: the name) of `dtype` with exactly as many values as `shape` has; where `variable` is "
-           "true, with any number of such shapes, along a first dimension that varies. `default` (a string, "
-           "a number for all values, or a list of numbers) is taken where the feature is missing, or empty "
-           "and not variable; a variable one without default then has no values, any other fails the record, "
-           "as another dtype or number of values and malformed data do.",
+    .summary = "components from a tf.train.Example; drops all other components",
+    .doc = "A dtype alone means exactly one value, a scalar. An object means the feature `key` (default: "
+           "the component's name) of `dtype` with exactly as many values as `shape` has. If `variable` is "
+           "true, the feature may hold any number of such shapes, and the component has one more "
+           "dimension in front, which varies. `default` (a string, one number for all values, or a list "
+           "of numbers) is used if the feature is missing, or if it is empty and not variable. Without a "
+           "default, a variable feature then has no values, and any other feature fails the record. A "
+           "record also fails if a feature has another dtype or number of values, or if the Example is "
+           "malformed.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = parse_example_bind,

@@ -1,11 +1,11 @@
-/* rename: components under other names. Values keep their numbers, so nothing runs. */
+/* rename: gives components other names. Their values stay the same, so nothing happens at run time. */
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/op.h"
 
-/* All names change at once, so that {"a": "b", "b": "a"} swaps: first to names that no one else can have,
- * then to the new ones. */
+/* All names change at once, so that {"a": "b", "b": "a"} swaps two names: the components first get temporary
+ * names that no component can have, then the new ones. */
 static int rename_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     const char *old_name;

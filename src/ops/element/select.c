@@ -1,4 +1,4 @@
-/* select: removes all components but those named. Nothing runs. */
+/* select: removes all components except the named ones. Nothing happens at run time. */
 #include <string.h>
 
 #include "pipeline/op.h"
@@ -35,7 +35,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_select = {
     .name = "select",
-    .summary = "keeps the components named, drops the others",
+    .summary = "keeps the named components, drops all others",
     .kind = CW_OP_MAP,
     .effects.renames = true,
     .attrs = attrs,

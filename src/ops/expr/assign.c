@@ -28,7 +28,8 @@ static int assign_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     if (!s)
         return cw_error_nomem(err, n * sizeof(s->exprs[0]), "expressions");
     op->state = s;
-    /* All are read before any is written: each expression sees the components as they arrive. */
+    /* All expressions are bound before any component is written, so each sees the components as they arrive.
+     */
     json_object_foreach(set, name, value)
     {
         if (!json_is_string(value) || !*name)
@@ -68,15 +69,16 @@ static int assign_run(const struct cw_op *op, struct cw_block *block, struct cw_
 static const struct cw_attr_def attrs[] = {
     {.name = "set",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{name: expression}; a component of that name is replaced"},
+     .doc = "{name: expression}; replaces a component that has the same name"},
     {0},
 };
 
 const struct cw_op_desc cw_op_assign = {
     .name = "assign",
     .summary = "components computed by expressions",
-    .doc = "Each expression sees the components as they arrive, not what others in the same object assign. "
-           "dtype and shape follow from the expression (docs/expressions.md).",
+    .doc = "Each expression sees the components as they arrive, not the results of the other expressions "
+           "in the same `set`. The expression determines the dtype and the shape of its component "
+           "(docs/expressions.md).",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = assign_bind,

@@ -1,5 +1,5 @@
-/* Syntax tree to program: types by NumPy's rules, constants folded, divisions by literals made cheap. Runs
- * once, before any record. */
+/* Compiles a syntax tree to a program: finds types by NumPy's rules, folds constants, and replaces divisions
+ * by literals by cheaper operations. Runs once, before the first record. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static int lower_call(struct compiler *c, const struct cw_node *node, struct ope
                 node->op == CW_X_ROUND;
     if (!same || cw_dtype_is_float(t) || (node->op == CW_X_ABS && cw_dtype_is_signed(t)))
         return cw_lower_unary(c, node, node->op, same ? t : cw_float_for(t), &a, ret);
-    *ret = a; /* of a number that has neither fraction nor sign */
+    *ret = a; /* an integer has no fraction, and an unsigned one no sign: nothing to compute */
     return t == CW_BOOL && node->op == CW_X_ROUND ? cw_lower_convert(c, ret, CW_FLOAT16) : 0;
 }
 

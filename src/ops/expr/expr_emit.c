@@ -1,4 +1,5 @@
-/* Registers and instructions of a program under construction, and values of the dtypes they need. */
+/* Makes the registers and instructions of a program, and converts operands to the dtypes that instructions
+ * need. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +45,8 @@ static enum cw_level emit_level_of(const struct compiler *c, const struct cw_ins
     return CW_MAX(ab, reg_of(c, in->c)->level);
 }
 
-/* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each
- * record is to fail of it. */
+/* Carries out an instruction whose operands are all constants. Returns 1 if that is not possible (a zero
+ * divisor, for example): the instruction then fails each record. */
 static int emit_fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dtype, struct operand *ret)
 {
     uint64_t value[4] = {0};
@@ -62,7 +63,7 @@ static int emit_fold(struct compiler *c, const struct cw_instr *in, enum cw_dtyp
 int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
                   const struct cw_type *type, struct operand *ret)
 {
-    /* registers that it reads; those that it lacks are the first one */
+    /* the registers that it reads; operands that it does not have are set to the first one */
     static const uint8_t n_operands[] = {[CW_I_UNARY] = 1,         [CW_I_BINARY] = 2,     [CW_I_WHERE] = 3,
                                          [CW_I_CONVERT] = 1,       [CW_I_REDUCE] = 1,     [CW_I_LENGTH] = 1,
                                          [CW_I_COLUMN_LENGTH] = 0, [CW_I_BYTES_EQUAL] = 0};
@@ -108,10 +109,12 @@ int cw_lower_convert(struct compiler *c, struct operand *o, enum cw_dtype to)
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o)
 {
     if (o->kind == O_BYTES)
-        return CW_LOWER_FAIL(c, o->node, "component \"%.60s\" is bytes: expected in length(), == or != only",
+        return CW_LOWER_FAIL(c, o->node,
+                             "component \"%.60s\" is bytes: expected only in length(), == or "
+                             "!=",
                              o->node->text);
     if (o->kind == O_STRING)
-        return CW_LOWER_FAIL(c, o->node, "a string: expected beside == or != only");
+        return CW_LOWER_FAIL(c, o->node, "a string: expected only as an operand of == or !=");
     return 0;
 }
 
@@ -186,7 +189,7 @@ enum cw_dtype cw_lower_common_dtype(const struct compiler *c, const struct opera
     if (a->kind == O_REG && b->kind == O_REG)
         return cw_promote(dtype_of(c, a), dtype_of(c, b));
     if (a->kind == O_INT && b->kind == O_INT && !(emit_any_fits(a) && emit_any_fits(b)))
-        return CW_INT64; /* and the one that is out of range becomes an error */
+        return CW_INT64; /* and the literal that is out of range becomes an error */
     if (a->kind != O_REG && b->kind != O_REG)
         return cw_promote(cw_lower_literal_dtype(a), cw_lower_literal_dtype(b));
     enum cw_dtype t = dtype_of(c, a->kind == O_REG ? a : b);
@@ -212,7 +215,7 @@ int cw_lower_truth(struct compiler *c, struct operand *o)
     return cw_lower_convert(c, o, CW_BOOL);
 }
 
-/* "[2,3]": without the dtype, which may be one that was promoted to. */
+/* A shape as "[2,3]", without the dtype, which may be the result of a promotion. */
 static const char *emit_shape_text(const struct cw_type *t, char buf[160])
 {
     struct cw_type plain = *t;

@@ -1,16 +1,16 @@
 /*
- * Programs over blocks. Rows go through the whole program a piece at a time, so that registers stay in the
- * nearest cache: scalars 1,024 rows at once; small arrays as many rows as have 1,024 elements; larger arrays
- * row by row, 1,024 elements at once where no instruction looks across elements. Shapes that vary are planned
- * anew for each row. All scratch is in the block's arena and given back at the end; nothing is kept between
- * blocks.
+ * Runs programs over blocks. The rows of a block are divided into pieces, and each piece goes through the
+ * whole program, so that registers stay in the nearest cache. A piece is 1,024 rows of scalars; or as many
+ * rows of small arrays as have 1,024 elements together; or a single larger array, 1,024 elements at a time if
+ * no instruction looks at several elements. Shapes that vary are planned for each row. All scratch is in the
+ * block's arena and is freed at the end; nothing is kept between blocks.
  */
 #include "data/convert.h"
 #include "ops/expr/expr_run.h"
 
 /* ---- instructions ---- */
 
-/* Copies an array of one shape into a larger one, repeating where a dimension is 1. */
+/* Copies an array into one of a larger shape, and repeats it along dimensions of size 1. */
 static void eval_spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s,
                             const struct cw_type *from, size_t size)
 {
@@ -47,7 +47,7 @@ struct feed {
     const uint8_t *p;
     size_t size;
     enum cw_level level;
-}; /* an operand of the piece */
+}; /* an operand, for the current piece */
 
 static struct feed eval_feed(struct run *x, unsigned index, int k, size_t rows)
 {
@@ -74,7 +74,7 @@ static bool eval_forbidden(const struct cw_instr *in, const uint8_t *v, size_t s
     return true;
 }
 
-/* Finds the rows whose operand made a kernel complain. */
+/* Finds the rows with an operand that is not allowed, after a kernel has returned non-zero. */
 static void eval_blame(struct run *x, const struct cw_instr *in, const struct feed *b, size_t rows, size_t n)
 {
     enum fault f = in->op == CW_X_FLOORDIV ? FAULT_DIVISION : in->op == CW_X_MOD ? FAULT_MODULO : FAULT_POWER;
@@ -89,7 +89,8 @@ static void eval_blame(struct run *x, const struct cw_instr *in, const struct fe
     }
 }
 
-/* One call: n results, operands that are runs have step 1. */
+/* Calls the kernel of an instruction once, for n results. The step of an operand is 1 if it is an array, 0 if
+ * it is a single value. */
 static unsigned eval_apply(const struct cw_instr *in, uint8_t *d, size_t d_size, const uint8_t *a, int a_step,
                            const uint8_t *b, int b_step, const uint8_t *c, int c_step, size_t n)
 {
@@ -127,7 +128,8 @@ static void eval_execute(struct run *x, unsigned index, size_t rows, size_t n)
                  (a.level == CW_LEVEL_ROW || b.level == CW_LEVEL_ROW || c.level == CW_LEVEL_ROW);
     unsigned bad = 0;
     if (!mixed) {
-        enum cw_level run = in->level; /* operands of this level are runs, lower ones single values */
+        enum cw_level run =
+            in->level; /* operands of this level are arrays, those of lower levels single values */
         bad = eval_apply(in, d, d_size, a.p, a.level == run, b.p, b.level == run, c.p, c.level == run,
                          elements ? rows * n : rows);
     } else {
@@ -277,7 +279,7 @@ static void eval_report(struct run *x, size_t row)
         return;
     if (x->faults[row] == FAULT_SHAPE) {
         char left[160], right[160];
-        size_t skip = strlen(cw_dtype_name(CW_BOOL)); /* only the shapes are of interest */
+        size_t skip = strlen(cw_dtype_name(CW_BOOL)); /* leaves out the dtype, shows only the shape */
         x->left.dtype = x->right.dtype = CW_BOOL;
         cw_block_fail(x->b, row, x->op, "shapes don't match: %.80s and %.80s in %.150s%s",
                       cw_type_print(&x->left, left) + skip, cw_type_print(&x->right, right) + skip,
@@ -288,7 +290,7 @@ static void eval_report(struct run *x, size_t row)
     }
 }
 
-/* Values computed between two looks at the clock of cancellation: about a millisecond. */
+/* Number of values computed between two checks for cancellation: about a millisecond of work. */
 #define LOOK_EVERY ((size_t)1 << 20)
 
 static int eval_cancelled(struct run *x, size_t computed)
@@ -302,7 +304,7 @@ static int eval_cancelled(struct run *x, size_t computed)
                : 0;
 }
 
-/* All rows have the same shapes: one plan. */
+/* Evaluates rows that all have the same shapes, with one plan. */
 static int eval_run_fixed(struct run *x, uint8_t *out)
 {
     size_t bytes = cw_type_bytes(&x->e->type);
@@ -317,8 +319,8 @@ static int eval_run_fixed(struct run *x, uint8_t *out)
     return r;
 }
 
-/* Shapes vary: a plan for each row. out: where fixed results go; else they go into ragged column `value`, or
- * nowhere. */
+/* Evaluates rows whose shapes vary, with a plan for each row. ragged: results go to the ragged column
+ * `value`; otherwise they go to out, or nowhere if out is NULL. */
 static int eval_run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
 {
     int r = 0;
@@ -370,7 +372,7 @@ static int eval_run(const struct cw_expr *e, const struct cw_port *in, const cha
     memset(x.faults, 0, b->n);
     memset(x.values, 0, e->n_regs * sizeof(*x.values));
     if (e->varies)
-        /* its rows that fail are recorded in the arena as it goes: nothing is given back */
+        /* failed rows are recorded in the arena meanwhile, so its scratch can't be freed */
         return eval_run_varying(&x, out, ragged, value);
     r = eval_run_fixed(&x, out);
     cw_arena_release(b->arena, mark);
@@ -385,7 +387,7 @@ int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *
     int r = cw_block_column(b, value, &e->type, err);
     if (r < 0)
         return r;
-    if (e->is_bytes) { /* the same bytes under another name */
+    if (e->is_bytes) { /* the component itself, under another name */
         for (size_t i = 0; i < b->n; i++)
             b->columns[value].rows[i] = cw_block_row(b, in[e->bytes_port].value, i);
         return 0;

@@ -1,4 +1,4 @@
-/* What the files of the expression language share: syntax tree, program, kernels. Not for others. */
+/* Shared by the files of this folder only: the syntax tree, the program and the kernels of expressions. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include "data/type.h"
 #include "ops/expr/expr.h"
 
-/* Operations, of the tree and of instructions. */
+/* Operations of tree nodes and of instructions. */
 enum cw_xop {
     CW_X_ADD,
     CW_X_SUB,
@@ -48,7 +48,7 @@ enum cw_xop {
     CW_N_XOPS,
 };
 
-/* As it is written: "+", "and", "sqrt". */
+/* The operation as it is written in an expression: "+", "and", "sqrt". */
 const char *cw_xop_name(enum cw_xop op);
 
 /* ---- syntax tree (expr_parse.c) ---- */
@@ -73,13 +73,13 @@ struct cw_node {
     struct cw_node *first, *sibling; /* operands */
     enum cw_node_kind kind;
     enum cw_xop op;      /* unary, binary, call */
-    enum cw_xop before;  /* operand of a comparison: the operator in front of it */
+    enum cw_xop before;  /* operand of a chained comparison: the operator before this operand */
     enum cw_dtype dtype; /* cast */
     unsigned n_operands, height;
     size_t at;       /* offset in the text */
     cw_i128 integer; /* int, bool */
     double real;
-    size_t length; /* of text */
+    size_t length; /* bytes of text */
     char text[];   /* name or string, NUL-terminated */
 };
 
@@ -88,6 +88,8 @@ struct cw_tree {
     struct cw_node *made, *root;
 };
 
+/* Parses text, which must live as long as the tree. The caller frees *ret with cw_tree_deinit; after an error
+ * *ret holds nothing. */
 int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err) _must_check_;
 void cw_tree_deinit(struct cw_tree *t);
 /* CW_E_PIPELINE: "<reason> (character 12: label % >>>== 0)". */
@@ -96,20 +98,20 @@ int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, cons
 
 /* ---- types (expr_type.c) ---- */
 
-/* numpy.result_type of two dtypes; bfloat16 as docs/expressions.md says. */
+/* Returns the common dtype of two dtypes: numpy.result_type; for bfloat16 as docs/expressions.md says. */
 enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b);
-/* The dtype of sqrt, exp, log of a dtype. */
+/* Returns the dtype of sqrt, exp and log for an operand of dtype t. */
 enum cw_dtype cw_float_for(enum cw_dtype t);
 bool cw_integer_fits(cw_i128 v, enum cw_dtype t);
-/* Shape of a NumPy broadcast, with CW_VARIES and unknown rank; false when the shapes can't match. ret may be
- * a or b. */
+/* Sets *ret to the shape of a NumPy broadcast of a and b, whose dimensions may be CW_VARIES and whose rank
+ * may be unknown. Keeps ret's dtype. False: the shapes can't match. ret may be a or b. */
 bool cw_broadcast(const struct cw_type *a, const struct cw_type *b, struct cw_type *ret);
 
 /* ---- program ---- */
 
-enum cw_level {                    /* how often a register has a value */
-                CW_LEVEL_CONSTANT, /* once */
-                CW_LEVEL_ROW,      /* once per row */
+enum cw_level {                    /* how many values a register has */
+                CW_LEVEL_CONSTANT, /* one value for the expression */
+                CW_LEVEL_ROW,      /* one value per row */
                 CW_LEVEL_ELEMENT,  /* an array per row */
 };
 
@@ -118,8 +120,8 @@ enum cw_reg_kind { CW_REG_CONSTANT, CW_REG_LOAD, CW_REG_TEMP };
 struct cw_reg {
     enum cw_reg_kind kind;
     enum cw_level level;
-    struct cw_type type;  /* as far as known at compile time */
-    unsigned port;        /* load */
+    struct cw_type type;  /* as far as it is known at compile time */
+    unsigned port;        /* load: the port that it reads */
     uint64_t constant[4]; /* a value, or a struct cw_divisor */
 };
 
@@ -134,20 +136,21 @@ enum cw_instr_kind {
     CW_I_BYTES_EQUAL
 };
 
-/* Loops. n results; mode says which operands are single values. Non-zero: an operand was not allowed for
- * (zero divisor, negative exponent). */
+/* How the operands of a kernel are given: V is an array of n values, S a single value. */
 enum cw_mode { CW_VV, CW_VS, CW_SV };
 
+/* A kernel: a loop that computes n results. Returns non-zero if an operand was not allowed (zero divisor,
+ * negative exponent). */
 typedef unsigned (*cw_kernel)(void *restrict d, const void *a, const void *b, size_t n, enum cw_mode mode);
 
 struct cw_instr {
     enum cw_instr_kind kind;
     enum cw_xop op;
-    enum cw_dtype dtype; /* that the kernel computes in; convert: from */
+    enum cw_dtype dtype; /* in which the kernel computes; convert: the source dtype */
     enum cw_level level; /* of the result */
     cw_kernel kernel;
     unsigned dst, a, b, c; /* registers; column instructions: a, b are ports */
-    const char *string;    /* bytes_equal with a literal */
+    const char *string;    /* bytes_equal: the literal to compare with, if there is one */
     size_t string_length;
 };
 
@@ -160,32 +163,35 @@ struct cw_expr {
     struct cw_instr *instrs;
     unsigned n_instrs;
     unsigned result;     /* register */
-    unsigned bytes_port; /* the expression is the name of a bytes component */
+    unsigned bytes_port; /* if is_bytes: the port of the bytes component that the expression names */
     bool is_bytes;
-    bool varies;        /* a register's shape is known only row by row */
-    bool crosses;       /* elements of a row depend on other elements (reduction, length) */
-    bool canonical_nan; /* the result is computed and floating */
+    bool varies;        /* the shape of a register differs from row to row */
+    bool crosses;       /* an instruction looks at several elements of a row (reduction, length) */
+    bool canonical_nan; /* the result is floating and computed, so its NaNs are made canonical */
 };
 
-/* A divisor known at compile time; exact for all dividends (docs: floored). */
+/* A divisor that is known at compile time. Division by it is a multiplication, exact for all dividends, and
+ * floored. */
 struct cw_divisor {
     uint64_t magic;
     int64_t value;
     uint32_t shift;
 };
-/* d >= 3, no power of two; unsigned64: dividends are uint64, else at most 63 bits and a sign. */
+/* d is at least 3 and not a power of two. unsigned64: dividends are uint64; otherwise they have at most 63
+ * bits and a sign. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);
 
 /* ---- kernels (expr_kernels.c, expr_math.c) ---- */
 
 #define CW_DTYPE_MIXED CW_N_DTYPES /* comparisons of uint64 (first) with int64 (second) */
 
-cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype);       /* NULL: none */
-cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype); /* of those in expr_kernels.c */
-/* Minimum or maximum of n >= 1 values. */
+cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype);       /* NULL: not defined */
+cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype); /* only the kernels of expr_kernels.c */
+/* Sets *d to the minimum or maximum (op) of n >= 1 values. */
 void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *a, size_t n);
-/* d = c ? a : b over values of `size` bytes; each step is 0 (one value) or 1. */
+/* d[i] = c[i] ? a[i] : b[i] for n values of `size` bytes. Each step is 1 (an array) or 0 (one value for all
+ * i). */
 void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void *a, const void *b, size_t n,
                      int c_step, int a_step, int b_step);
-/* Makes every NaN the positive quiet one. */
+/* Replaces every NaN among n values by the positive quiet NaN. */
 void cw_kernel_canonical_nan(enum cw_dtype dtype, void *d, size_t n);

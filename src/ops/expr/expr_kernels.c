@@ -1,5 +1,5 @@
-/* The loops of expressions that are arithmetic: written for the compiler's vectoriser (-O3), one macro per
- * form. Stateless. */
+/* Kernels of expressions for arithmetic, written for the compiler's vectoriser (-O3), one macro per form.
+ * Stateless. */
 #include <string.h>
 
 #include "ops/expr/expr_impl.h"
@@ -11,7 +11,7 @@
         d[i] = (D)(EXPR); \
     }
 
-/* One function for three forms: run with run, run with single value, single value with run. */
+/* One function for the three modes: array with array, array with single value, single value with array. */
 #define BINARY(NAME, D, TA, TB, EXPR) \
     static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode) \
     { \
@@ -79,8 +79,8 @@ INTEGER_UNSIGNED(uint16_t)
 INTEGER_UNSIGNED(uint32_t)
 INTEGER_UNSIGNED(uint64_t)
 
-/* A NaN in either operand is the result. Of 0.0 and -0.0, which compare equal, the second operand: NumPy's
- * choice on x86-64. */
+/* If an operand is NaN, the result is NaN. 0.0 and -0.0 compare equal; then the result is the second operand,
+ * as in NumPy on x86-64. */
 #define FLOATING(T) \
     BINARY(add_##T, T, T, T, x + y) \
     BINARY(sub_##T, T, T, T, x - y) \
@@ -211,7 +211,7 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
     { \
         const T *a = a_; \
         T r = a[0]; \
-        if (max) /* a loop for each: with the choice inside, the compiler does not vectorise it */ \
+        if (max) /* one loop each: with the choice inside the loop, the compiler does not vectorise it */ \
             for (size_t i = 0; i < n; i++) \
                 r = a[i] > r ? a[i] : r; \
         else \

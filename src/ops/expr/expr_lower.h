@@ -1,16 +1,17 @@
-/* From syntax tree to program: what the walk over the tree (expr_compile.c) and the making of instructions
- * (expr_emit.c) share. */
+/* Compiles a syntax tree to a program: shared by the walk over the tree (expr_compile.c), the operators
+ * (expr_operators.c) and the making of instructions (expr_emit.c). All functions return 0, or a negative
+ * status with the error set. */
 #pragma once
 #include "ops/expr/expr_impl.h"
 
-/* What a node gives. Literals stay apart from values as long as they can: their dtype is that of what they
- * meet. */
+/* The result of a node. A literal stays a literal as long as possible, because it takes its dtype from the
+ * other operand. */
 struct operand {
     enum { O_INT, O_FLOAT, O_REG, O_BYTES, O_STRING } kind;
 
     cw_i128 integer;
     double real;
-    unsigned reg; /* or port of a bytes component */
+    unsigned reg; /* O_REG: a register; O_BYTES: the port of a bytes component */
     const struct cw_node *node;
 };
 
@@ -57,23 +58,25 @@ int cw_lower_bool_constant(struct compiler *c, bool value, struct operand *ret);
 
 /* ---- operands ---- */
 
-/* Fails for bytes and strings. */
+/* Fails if o is a bytes component or a string. */
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o);
-/* The dtype a literal has by itself. */
+/* Returns the dtype of a literal without another operand. */
 enum cw_dtype cw_lower_literal_dtype(const struct operand *o);
-/* Makes o a register of this dtype, which holds it by promotion: literals must fit. */
+/* Makes o a register of this dtype, to which its own dtype can be promoted. A literal must fit the dtype. */
 int cw_lower_value(struct compiler *c, struct operand *o, enum cw_dtype dtype);
-/* A register, whatever the dtype. */
+/* Makes o a register of its own dtype. */
 int cw_lower_any_value(struct compiler *c, struct operand *o);
+/* cw_lower_value for two operands. */
 int cw_lower_both_values(struct compiler *c, struct operand *a, struct operand *b, enum cw_dtype dtype);
-/* A register in another dtype. */
+/* Casts o, a register, to another dtype. */
 int cw_lower_convert(struct compiler *c, struct operand *o, enum cw_dtype to);
-/* x != 0, as bool. */
+/* Makes o the bool o != 0. */
 int cw_lower_truth(struct compiler *c, struct operand *o);
-/* numpy.result_type with literals that adapt. */
+/* Returns the common dtype of two operands (numpy.result_type); a literal adapts to the other operand. */
 enum cw_dtype cw_lower_common_dtype(const struct compiler *c, const struct operand *a,
                                     const struct operand *b);
-/* The dtype to compute in: half precisions borrow one wide enough for a single rounding at the end. */
+/* Returns the dtype to compute op in: for float16 and bfloat16 a wider one, so that the result is rounded
+ * only once, at the end. */
 enum cw_dtype cw_lower_computing_dtype(enum cw_xop op, enum cw_dtype t);
 
 /* ---- instructions ---- */
@@ -81,14 +84,15 @@ enum cw_dtype cw_lower_computing_dtype(enum cw_xop op, enum cw_dtype t);
 /* Appends an instruction whose result has this type, or carries it out when all operands are constants. */
 int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
                   const struct cw_type *type, struct operand *ret);
-/* Shape of two values together; keeps ret's dtype. ret may be one of them. */
+/* Sets *ret to the shape of the broadcast of x and y; keeps ret's dtype. ret may be x or y. */
 int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, const struct cw_type *x,
                           const struct cw_type *y, struct cw_type *ret);
-/* A binary instruction over registers of one dtype (or CW_DTYPE_MIXED), with a result of another. */
+/* Emits a binary instruction on two registers of dtype kernel_dtype (or CW_DTYPE_MIXED), with a result of
+ * dtype `result`. */
 int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op, unsigned kernel_dtype,
                     enum cw_dtype result, const struct operand *a, const struct operand *b,
                     struct operand *ret);
-/* A function of one value of dtype t, with a result of the same. */
+/* Emits a function of one value of dtype t, with a result of the same dtype. */
 int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t,
                    struct operand *o, struct operand *ret);
 
@@ -101,5 +105,5 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
                      struct operand b, struct operand *ret);
 int cw_lower_logical(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
                      struct operand b, struct operand *ret);
-/* Signs, ~ and not: the node's operator. */
+/* The node's prefix operator: a sign, ~ or not. */
 int cw_lower_prefix(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret);

@@ -1,4 +1,4 @@
-/* The loops of expressions that do more per value: floored division, powers, functions. Stateless. */
+/* Kernels of expressions with more work per value: floored division, powers, functions. Stateless. */
 #include <math.h>
 
 #include "base/math.h"
@@ -16,7 +16,7 @@
         return bad; \
     }
 
-/* Notes that an operand is not allowed for; returns whether it is not. */
+/* Records in *bad that an operand is not allowed, if `yes`. Returns `yes`. */
 static inline bool math_refused(bool yes, unsigned *bad)
 {
     *bad |= yes;
@@ -38,8 +38,8 @@ static inline bool math_negative(int64_t v)
     return v < 0;
 }
 
-/* Floored. Division by -1 is apart: the smallest integer has no positive counterpart, and the processor
- * traps. */
+/* Floored division. -1 is handled by itself: the smallest integer has no positive counterpart, and the
+ * processor would trap. */
 #define INTEGER(T, U, SIGNED) \
     static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
     { \
@@ -154,7 +154,7 @@ static inline uint64_t math_high(uint64_t a, uint64_t b)
 }
 
 /* Floored: for negative x, floor(x / d) = ~((~x) / d). */
-#define BY_LOOP(NAME, T, RESULT, ...) /* last, what RESULT is made of */ \
+#define BY_LOOP(NAME, T, RESULT, ...) /* the last arguments are those of RESULT */ \
     static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, \
                          enum cw_mode mode CW_UNUSED) \
     { \
@@ -212,8 +212,8 @@ UNARY(abs_int32_t, int32_t, x < 0 ? 0u - (uint32_t)x : (uint32_t)x)
 UNARY(abs_int64_t, int64_t, x < 0 ? 0u - (uint64_t)x : (uint64_t)x)
 UNARY(not_bool, uint8_t, x == 0)
 
-/* Adding 2^52 (2^23) leaves no room for a fraction: to nearest, ties to even. From there floor and ceil are
- * one step at most. */
+/* Adding 2^52 (float32: 2^23) removes the fraction, rounding to nearest, ties to even. floor and ceil differ
+ * from that result by at most 1. */
 #define ROUNDING(T, FABS, COPYSIGN, LIMIT) \
     static inline T round_one_##T(T x) \
     { \

@@ -1,11 +1,10 @@
-/* What each operator makes of its operands: NumPy's dtypes, Python's arithmetic for literals among
- * themselves. */
+/* Compiles each operator: NumPy's dtypes for values, Python's arithmetic between two literals. */
 #include <string.h>
 
 #include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 
-/* ---- literals among themselves: Python's arithmetic ---- */
+/* ---- two literals: Python's arithmetic ---- */
 
 static int operator_literal_integer(struct compiler *c, const struct cw_node *node, enum cw_xop op, cw_i128 a,
                                     cw_i128 b, struct operand *ret)
@@ -35,7 +34,7 @@ static int operator_literal_integer(struct compiler *c, const struct cw_node *no
                               : __builtin_mul_overflow(a, (cw_i128)1 << b, &v);
     } else if (op == CW_X_SHR) {
         v = a >> CW_MIN(b, 126);
-    } else { /* the tree has no other operators */
+    } else { /* there are no other operators here */
         v = op == CW_X_ADD      ? a + b
             : op == CW_X_SUB    ? a - b
             : op == CW_X_BITAND ? (a & b)
@@ -88,8 +87,8 @@ static bool operator_literal_compare(enum cw_xop op, const struct operand *a, co
 
 /* ---- operators ---- */
 
-/* x // d and x % d by a constant d: masks and shifts for powers of two, a multiplication for others. Returns
- * 1 when it did. */
+/* Compiles x // d and x % d for a constant d: masks and shifts for powers of two, a multiplication for other
+ * divisors. Returns 1 if it did. */
 static int operator_divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op,
                                        enum cw_dtype t, const struct operand *a, const struct operand *b,
                                        struct operand *ret)
@@ -207,8 +206,8 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
     if (literal) {
         enum cw_dtype t = cw_lower_common_dtype(c, &a, &b);
         if (!cw_dtype_is_float(t) && !cw_integer_fits(literal->integer, t)) {
-            /* Out of the dtype's range: the same for all values. x == x is true everywhere, in the shape of
-             * x. */
+            /* The literal is out of the dtype's range, so the result is the same for all values. x == x gives
+             * true in the shape of x. */
             bool above = literal->integer > 0;
             struct operand big = {.kind = O_INT, .integer = above ? 1 : -1}, zero = {.kind = O_INT};
             bool always = literal == &b ? operator_literal_compare(op, &zero, &big)

@@ -1,5 +1,5 @@
-/* Text to syntax tree: Python's grammar for what the language has, by precedence climbing. Owns the nodes
- * until cw_tree_deinit. */
+/* Parses text to a syntax tree, with Python's grammar for the parts that the language has, by precedence
+ * climbing. Owns the nodes until cw_tree_deinit. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "ops/expr/expr_impl.h"
 
 #define MAX_HEIGHT \
-    1000 /* of the tree: bounds the recursion of what walks it; a sum of a thousand terms is one */
+    1000 /* levels of the tree, to bound the recursion of the functions that walk it; a sum of 1,000 terms \
+            has this height */
 
 static const char *const xop_names[CW_N_XOPS] = {
     [CW_X_ADD] = "+",       [CW_X_SUB] = "-",       [CW_X_MUL] = "*",         [CW_X_DIV] = "/",
@@ -38,7 +39,7 @@ static const struct function {
     {CW_X_ROUND, 1, 1},  {CW_X_SQRT, 1, 1}, {CW_X_WHERE, 3, 3},
 };
 
-/* Binary operators by precedence, loosest first; power is apart. */
+/* Binary operators by precedence, loosest first; ** is handled by itself. */
 enum {
     LEVEL_OR = 1,
     LEVEL_AND,
@@ -70,14 +71,14 @@ struct token {
     size_t at, length;
     cw_i128 integer;
     double real;
-    enum cw_xop op;   /* as binary operator where there are two */
+    enum cw_xop op;   /* for + and -: the binary operator */
     char punctuation; /* ( ) , */
 };
 
 struct parser {
     struct cw_tree *tree;
     const char *text;
-    struct token token; /* the next one */
+    struct token token; /* the next token */
     unsigned depth;
     struct cw_error *err;
 };
@@ -118,7 +119,8 @@ static int parse_digit_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
 
-/* Digits with single underscores between them; returns how many characters, 0 where there are none. */
+/* Reads digits with single underscores between them. Returns the number of characters, 0 if there are none.
+ */
 static size_t lex_digits(const char *s, int base)
 {
     size_t n = 0;
@@ -303,7 +305,7 @@ static struct cw_node *parse_node_new(struct parser *p, enum cw_node_kind kind, 
     return n;
 }
 
-/* Appends an operand; `last` is the one before it, or NULL. */
+/* Appends an operand to a node; `last` is the operand before it, or NULL. */
 static int parse_node_add(struct parser *p, struct cw_node *n, struct cw_node *last, struct cw_node *operand)
 {
     if (last)
@@ -319,7 +321,7 @@ static int parse_node_add(struct parser *p, struct cw_node *n, struct cw_node *l
     return 0;
 }
 
-/* An operator with one operand, or with two. */
+/* Makes the node of an operator with one or two operands. */
 static int parse_node_op(struct parser *p, enum cw_xop op, size_t at, struct cw_node *a, struct cw_node *b,
                          struct cw_node **ret)
 {
@@ -419,7 +421,7 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
     return 0;
 }
 
-/* Signs, not, and what binds tighter: power, whose right side may have a sign. */
+/* Parses signs, ~ and `not`, then a power, whose right side may have a sign. */
 static int parse_unary(struct parser *p, int level, struct cw_node **ret)
 {
     static const struct {
@@ -467,7 +469,7 @@ static int parse_binary_level(const struct token *t)
     return t->kind == TOKEN_OP ? levels[t->op] : 0;
 }
 
-/* An operand followed by operators of at least this level. */
+/* Parses an operand, followed by binary operators of at least this level. */
 static int parse_binary(struct parser *p, int level, struct cw_node **ret)
 {
     struct cw_node *right, *n;

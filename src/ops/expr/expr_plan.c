@@ -1,5 +1,5 @@
-/* Before a program runs: the shapes of its registers, memory for them, and the components it reads. Scratch
- * in the block's arena. */
+/* Prepares a program for a block: the shapes of its registers, their memory, and the components that it
+ * reads. Scratch is in the block's arena. */
 #include "ops/expr/expr_run.h"
 
 void *cw_run_take(struct run *x, size_t bytes, int *r)
@@ -85,7 +85,8 @@ static bool plan_is_read(const struct cw_expr *e, unsigned reg, unsigned from)
     return false;
 }
 
-/* Memory for what instruction i computes. In long rows that of a register that nobody reads any more. */
+/* Gives the result of instruction i memory. If rows are long, it reuses the memory of a register that no
+ * later instruction reads. */
 static uint8_t *plan_take_temp(struct run *x, unsigned i, size_t bytes, int *r)
 {
     const struct cw_expr *e = x->e;

@@ -1,4 +1,4 @@
-/* A program on its way through a block: what planning (expr_plan.c) and computing (expr_eval.c) share. */
+/* A program that runs over a block: shared by planning (expr_plan.c) and computing (expr_eval.c). */
 #pragma once
 #include <string.h>
 
@@ -6,14 +6,15 @@
 #include "pipeline/op.h"
 
 #define PIECE \
-    1024 /* values; 8 KiB of the widest dtype, so that a handful of registers fit the first-level cache */
+    1024 /* values computed at a time: 8 KiB of the widest dtype, so that several registers fit the \
+            first-level cache */
 
 enum fault { FAULT_NONE, FAULT_DIVISION, FAULT_MODULO, FAULT_POWER, FAULT_EMPTY, FAULT_LENGTH, FAULT_SHAPE };
 
 struct value {       /* a register at run time */
-    uint8_t *p;      /* of the piece being computed */
-    uint8_t *gather; /* loads: where rows that do not lie one after another are collected */
-    size_t taken;    /* bytes of memory that is this register's own */
+    uint8_t *p;      /* values of the current piece: the rows or elements that are computed at a time */
+    uint8_t *gather; /* loads: buffer for rows that are not contiguous in memory */
+    size_t taken;    /* bytes of memory that this register owns */
     size_t n;        /* values per row */
     struct cw_type shape;
 };
@@ -27,12 +28,12 @@ struct run {
     struct value *values;
     uint8_t *(*spread)[3]; /* per instruction: memory for operands that are broadcast */
     uint8_t *faults;       /* enum fault by row */
-    bool faulted;          /* any of them */
-    size_t since_look;     /* values computed since cancellation was last looked at */
+    bool faulted;          /* a row has a fault */
+    size_t since_look;     /* values computed since cancellation was last checked */
     size_t rows_at_once, max_n;
     bool in_pieces;             /* one row at a time, its elements PIECE at a time */
     size_t row;                 /* first row of the piece */
-    struct cw_type left, right; /* of a shape fault */
+    struct cw_type left, right; /* FAULT_SHAPE: the shapes that don't match */
 };
 
 static inline const struct cw_reg *reg_of(const struct run *x, unsigned r)
@@ -45,6 +46,7 @@ static inline size_t size_of(const struct run *x, unsigned r)
     return cw_dtype_size(reg_of(x, r)->type.dtype);
 }
 
+/* Records the first fault of a row. */
 static inline void fault(struct run *x, size_t row, enum fault f)
 {
     if (x->faults[row] == FAULT_NONE)
@@ -52,15 +54,16 @@ static inline void fault(struct run *x, size_t row, enum fault f)
     x->faulted = true;
 }
 
-/* Scratch in the block's arena; NULL and *r < 0 when there is none, or *r was < 0 before. */
+/* Returns scratch memory in the block's arena. NULL: *r was < 0 already, or memory is short and *r is set. */
 void *cw_run_take(struct run *x, size_t bytes, int *r);
-/* Values of a shape; false when there are too many. */
+/* Sets *ret to the number of values of a shape; false: too many. */
 bool cw_run_count(const struct cw_type *t, size_t *ret);
-/* Shapes of all registers for a row (any row, when none varies). False when operands do not match: x->left,
- * x->right. */
+/* Computes the shapes of all registers for a row (if no shape varies, any row will do). False: the operands
+ * x->left and x->right don't match, or there are too many values. */
 bool cw_run_plan_shapes(struct run *x, size_t row);
-/* How many rows at once, and memory for registers. */
+/* Chooses the number of rows computed at once, and allocates memory for registers. */
 int cw_run_plan_memory(struct run *x);
-/* Makes a load's values for rows [x->row, x->row + rows) lie one after another: where they are, or gathered.
+/* Makes the values of load r for rows [x->row, x->row + rows) contiguous: in place if they are, otherwise
+ * copied to `gather`.
  */
 int cw_run_load(struct run *x, unsigned r, size_t rows);

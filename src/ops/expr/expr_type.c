@@ -1,8 +1,8 @@
-/* NumPy's rules for the types of results: promotion of dtypes, fitting of literals, broadcasting of shapes.
+/* NumPy's rules for the types of results: promotion of dtypes, ranges of literals, broadcasting of shapes.
  * Pure functions. */
 #include "ops/expr/expr_impl.h"
 
-/* Bits that an integer dtype has for its magnitude; bool counts as an unsigned type of none. */
+/* Size in bits of an integer dtype; bool counts as an unsigned integer of 0 bits. */
 static int expr_dtype_width(enum cw_dtype t)
 {
     return t == CW_BOOL ? 0 : (int)cw_dtype_size(t) * 8;
@@ -13,7 +13,7 @@ static enum cw_dtype expr_signed_of(int bits)
     return bits <= 8 ? CW_INT8 : bits <= 16 ? CW_INT16 : bits <= 32 ? CW_INT32 : CW_INT64;
 }
 
-/* The float16, float32 or float64 that NumPy takes for an integer beside a float16. */
+/* The floating dtype that NumPy gives for an integer of dtype t together with a float16. */
 static enum cw_dtype expr_float_holding(enum cw_dtype t)
 {
     return expr_dtype_width(t) <= 8 ? CW_FLOAT16 : expr_dtype_width(t) <= 16 ? CW_FLOAT32 : CW_FLOAT64;
@@ -65,7 +65,7 @@ bool cw_integer_fits(cw_i128 v, enum cw_dtype t)
 bool cw_broadcast(const struct cw_type *a, const struct cw_type *b, struct cw_type *ret)
 {
     struct cw_type r = {.dtype = ret->dtype, .ndim = -1};
-    if (a->ndim == 0 || b->ndim == 0) { /* a scalar takes any shape, an unknown one too */
+    if (a->ndim == 0 || b->ndim == 0) { /* a scalar takes the other shape, even an unknown one */
         r = a->ndim == 0 ? *b : *a;
         r.dtype = ret->dtype;
         *ret = r;

@@ -26,7 +26,8 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_filter = {
     .name = "filter",
     .summary = "only the elements for which an expression holds",
-    .doc = "A number is true when it is not 0. The count of elements is not known behind a filter.",
+    .doc = "A number counts as true if it is not 0. The number of elements after a filter is not known in "
+           "advance.",
     .kind = CW_OP_FILTER,
     .effects.count = CW_COUNT_FEWER,
     .attrs = attrs,

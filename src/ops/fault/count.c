@@ -1,4 +1,4 @@
-/* count: computes nothing; the profile counts the elements that arrive. */
+/* count: does nothing; the profile counts the elements that pass it. */
 #include "pipeline/op.h"
 
 static const struct cw_attr_def attrs[] = {
@@ -7,7 +7,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_count = {
     .name = "count",
-    .summary = "does nothing: a place where the profile counts elements, for tests",
+    .summary = "does nothing; the profile shows the number of elements that pass it, for tests",
     .kind = CW_OP_MAP,
     .effects.pinned = true,
     .attrs = attrs,

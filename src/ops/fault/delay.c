@@ -22,11 +22,11 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_FLOAT,
      .min = 0,
      .max = 1e12,
-     .doc = "microseconds slept for each element"},
+     .doc = "sleep for each element, in microseconds"},
     {.name = "where",
      .kind = CW_ATTR_EXPR,
      .def = "\"true\"",
-     .doc = "condition: a scalar expression; only elements for which it holds wait"},
+     .doc = "condition: a scalar expression; only elements for which it is true wait"},
     {0},
 };
 

@@ -19,7 +19,7 @@ static int fail_run(const struct cw_op *op, struct cw_block *block, struct cw_er
         if (!hit[i])
             continue;
         if (strcmp(kind, "error") == 0)
-            cw_block_fail(block, i, op->desc->name, "failed as asked for: %.200s",
+            cw_block_fail(block, i, op->desc->name, "failed because its condition is true: %.200s",
                           cw_attr_string(op, "where"));
         else if (strcmp(kind, "crash") == 0)
             kill(getpid(), SIGKILL);
@@ -33,13 +33,13 @@ static const struct cw_attr_def attrs[] = {
     {.name = "where",
      .kind = CW_ATTR_EXPR,
      .def = "\"true\"",
-     .doc = "condition: a scalar expression; elements for which it holds fail"},
+     .doc = "condition: a scalar expression; elements for which it is true fail"},
     {.name = "kind",
      .kind = CW_ATTR_STRING,
      .def = "\"error\"",
      .choices = kinds,
-     .doc = "error: the record fails; crash: the process is killed (SIGKILL); hang: waits until the run is "
-            "cancelled"},
+     .doc = "error: the record fails; crash: the process is killed (SIGKILL); hang: the element waits "
+            "until the run is cancelled"},
     {0},
 };
 
@@ -52,7 +52,8 @@ static bool fail_ends_process(const json_t *given)
 const struct cw_op_desc cw_op_fail = {
     .name = "fail",
     .summary = "fails, crashes or hangs, for tests",
-    .doc = "Workers of a service run it with crash only where they were started with --allow-python.",
+    .doc = "Workers of a service run `fail` with kind \"crash\" only if they were started with "
+           "--allow-python.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .ends_process = fail_ends_process,

@@ -1,4 +1,4 @@
-/* Waiting that ends soon after the block is cancelled: for operators that are slow on purpose. */
+/* A sleep that ends soon after the block is cancelled, for the operators delay and fail. */
 #pragma once
 #include <errno.h>
 #include <stdint.h>

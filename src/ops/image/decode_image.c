@@ -14,7 +14,8 @@ static void decode_image_free(void *state)
     free(d);
 }
 
-/* The crop that directly follows, if one does, for computing what it is going to cut. */
+/* If a crop of the same component directly follows, keeps a prepared copy of it in d, to compute which part
+ * of each image it will cut. */
 static int decode_image_find_crop(struct cw_decode_image *d, const struct cw_op *next, const char *component,
                                   struct cw_error *err)
 {
@@ -71,22 +72,24 @@ static const struct cw_attr_def attrs[] = {
     {.name = "orientation",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "turn JPEG images as their EXIF tag says"},
+     .doc = "turn JPEG images as their EXIF orientation tag says"},
     {.name = "max_pixels",
      .kind = CW_ATTR_INT,
      .def = "268435456",
      .min = 1,
      .max = 0x1p40,
-     .doc = "width times height; larger images fail"},
+     .doc = "most pixels (width times height); a larger image fails the record"},
     {0},
 };
 
 const struct cw_op_desc cw_op_decode_image = {
     .name = "decode_image",
     .summary = "an image [height, width, channels] from JPEG, PNG or WebP bytes",
-    .doc = "The format is found by content. Conversions are those of Pillow's `convert`; docs/pixels.md has "
-           "them, and what counts as a damaged image. Followed directly by a crop, only the rows and columns "
-           "that the crop needs are decoded, and only their damage counts.",
+    .doc = "The format is detected from the content. Conversions are those of Pillow's `convert`; "
+           "docs/pixels.md defines them, and says which images count as damaged. If a crop of the image "
+           "follows directly, only the rows and columns that it needs are decoded. Most damage below "
+           "these rows of a JPEG image then does not fail the record; any damage to a PNG or WebP image "
+           "does.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = decode_image_bind,

@@ -1,4 +1,4 @@
-/* What the image operators' bind functions share. */
+/* Shared by the bind functions of image operators: reading their attributes and checking their input. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, str
     if (s->h <= h && s->w <= w)
         return 0;
     return cw_error_set(err, CW_E_RECORD,
-                        "a crop of %lld x %lld from an image of %lld x %lld (height x width)",
+                        "a crop of %lld x %lld does not fit an image of %lld x %lld (height x width)",
                         (long long)s->h, (long long)s->w, (long long)h, (long long)w);
 }
 
@@ -57,7 +57,7 @@ struct cw_image_geometry cw_image_attr_resize(const struct cw_op *op)
 {
     const char *name = cw_attr_string(op, "interpolation");
     struct cw_image_geometry g = {.resize = true, .antialias = cw_attr_bool(op, "antialias")};
-    while (strcmp(name, cw_interp_names[g.interp]) != 0) /* the operator's table admits no other names */
+    while (strcmp(name, cw_interp_names[g.interp]) != 0) /* the operator's table allows no other names */
         g.interp++;
     cw_image_attr_size(op, &g.out_h, &g.out_w);
     return g;

@@ -1,4 +1,5 @@
-/* Runs image operators, one or a fused run of them, row by row of pixels. Its state is immutable. */
+/* Runs image operators, a single one or a fused chain, over the rows of each image. The state is immutable.
+ */
 #include "ops/image/image_chain.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 struct chain {                                                        /* immutable */
     const struct cw_op *ops[CW_IMAGE_LAYOUT + 1][CW_IMAGE_CHAIN_MAX]; /* by step, in order */
     unsigned n[CW_IMAGE_LAYOUT + 1];
-    enum cw_dtype dtype; /* of decoded, cut and resized pixels */
+    enum cw_dtype dtype; /* of pixels before the pixelwise operators */
     struct cw_port in, out;
 };
 
@@ -20,7 +21,7 @@ static const struct cw_op *chain_decode(const struct chain *c)
 
 /* ---- which operators go together ---- */
 
-/* Adds an operator behind the others; false: it does not fit there. */
+/* Appends an operator to the chain; false: it can't be fused with the operators before it. */
 static bool chain_add(struct chain *c, const struct cw_op *op)
 {
     static const unsigned most[] = {[CW_IMAGE_DECODE] = 1,
@@ -61,7 +62,8 @@ size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
         return 0;
     struct chain c;
     chain_begin(&c, ops[0]);
-    if (c.in.type.dtype != CW_BYTES && !chain_is_image(&c.in.type)) /* cast takes anything */
+    if (c.in.type.dtype != CW_BYTES &&
+        !chain_is_image(&c.in.type)) /* cast accepts arrays that are not images */
         return 0;
     size_t i = 0;
     while (i < n && i < CW_IMAGE_CHAIN_MAX && ops[i]->n_in == 1 && ops[i]->n_out == 1 &&
@@ -72,22 +74,23 @@ size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
 
 /* ---- one record ---- */
 
-struct plan {     /* of one image: what is cut from it, and what becomes of that */
+struct plan {     /* of one image: the part that is cut from it, and how that is resized and flipped */
     int64_t h, w; /* of the whole image */
     int channels, ndim;
-    struct cw_rect rect;        /* cut from it */
-    struct cw_rect crop;        /* what the first region operator cuts: what must be undamaged after decode */
+    struct cw_rect rect;        /* the part of the image that the result depends on */
+    struct cw_rect crop;        /* the part that the first region operator cuts */
     struct cw_resize_spec spec; /* from rect to the result */
     bool resized, flip_y;
 };
 
-/* Follows the region operators; the one that can't be computed goes into *ret_failed. */
+/* Plans the cuts, the resize and the flips of an image. If an operator can't be applied, sets *ret_failed to
+ * it. */
 static int chain_plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
                               const struct cw_op **ret_failed, struct cw_error *err)
 {
     const struct cw_op *flip = c->ops[CW_IMAGE_FLIP][0];
     struct cw_image_geometry g, resize = {0};
-    struct cw_rect cut, *at = &p->rect; /* of the image; from a resize on, of its result */
+    struct cw_rect cut, *at = &p->rect; /* a part of the image; after a resize, a part of its result */
     bool flip_x = false;
     p->rect = (struct cw_rect){.h = p->h, .w = p->w};
     for (unsigned i = 0; i < c->n[CW_IMAGE_REGION]; i++) {
@@ -127,7 +130,8 @@ static int chain_plan_regions(const struct chain *c, const struct cw_block *b, s
     return 0;
 }
 
-/* The part of the image that must be undamaged: what the crop that follows decode_image as written cuts. */
+/* Sets *ret to the part of the image that must be undamaged: the part that is cut by the crop that directly
+ * follows decode_image in the pipeline as written; without such a crop, the whole image. */
 static void chain_plan_needed(const struct chain *c, const struct cw_block *b, size_t row,
                               const struct plan *p, struct cw_rect *ret)
 {
@@ -141,21 +145,21 @@ static void chain_plan_needed(const struct chain *c, const struct cw_block *b, s
     else if (crop->desc->image->geometry(crop, b, row, p->h, p->w, &g, NULL) >= 0)
         *ret = g.rect;
     else
-        *ret = (struct cw_rect){0}; /* the crop is going to fail the record */
+        *ret = (struct cw_rect){0}; /* nothing: the crop will fail the record */
 }
 
-struct record { /* on its way */
+struct record { /* one row that is being computed */
     const struct chain *c;
     struct cw_block *b;
     size_t row;
     struct plan plan;
-    struct cw_image image; /* open where the chain decodes */
-    const uint8_t *src;    /* else the input's pixels */
+    struct cw_image image; /* if the chain decodes: open */
+    const uint8_t *src;    /* otherwise: the input's pixels */
     uint8_t *dst;
     const struct cw_op *failed;
 };
 
-/* The output's memory: first, as the arena gives back everything after it. */
+/* Allocates the output before any scratch: the arena frees everything that is allocated after the mark. */
 static int chain_record_output(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
@@ -201,7 +205,7 @@ static int chain_record_resize(struct record *r, const struct cw_row_sink *sink,
     return 0;
 }
 
-/* The rectangle as it is, straight into the output. */
+/* Decodes the rectangle directly into the output, unchanged. */
 static int chain_record_decode(struct record *r, struct cw_error *err)
 {
     struct cw_rect needed;
@@ -211,7 +215,7 @@ static int chain_record_decode(struct record *r, struct cw_error *err)
     return cw_image_decode(&r->image, &r->plan.rect, &needed, r->dst, stride, r->b->arena, err);
 }
 
-/* With the input open and planned, the output there. */
+/* Computes the pixels. The input is open, the plan is made, and the output is allocated. */
 static int chain_record_pixels(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
@@ -262,7 +266,8 @@ static int chain_record_open(struct record *r, const struct cw_op *op, struct cw
                                                    : 0;
 }
 
-/* 0, CW_E_RECORD with the operator in *ret_failed, or what ends the run. */
+/* Computes one row. Returns 0; CW_E_RECORD: the record fails, *ret_failed is the operator; another error ends
+ * the run. */
 static int chain_record(const struct chain *c, const struct cw_op *op, struct cw_block *b, size_t row,
                         const struct cw_op **ret_failed, struct cw_error *err)
 {

@@ -28,7 +28,7 @@ static void finish_fail(struct cw_image_finish *f, const struct cw_op *op, int s
     f->failed = op;
 }
 
-/* A row of pixels into planes. */
+/* Writes a row of pixels to the planes of a CHW image. */
 static void finish_scatter(const struct cw_image_finish *f, int64_t y, const uint8_t *row)
 {
     size_t value = cw_dtype_size(f->to), w = (size_t)f->w, channels = (size_t)f->channels;
@@ -40,7 +40,8 @@ static void finish_scatter(const struct cw_image_finish *f, int64_t y, const uin
     }
     for (size_t c = 0; c < channels; c++, dst += plane) {
         const uint8_t *s = row + c * value;
-        for (size_t x = 0; x < w; x++) /* a size that is known: no call, and a loop for each */
+        for (size_t x = 0; x < w;
+             x++) /* constant sizes: memcpy is inlined, and the compiler makes a loop for each size */
             memcpy(dst + value * x, s + value * x * channels,
                    value == 1   ? 1
                    : value == 2 ? 2
@@ -70,7 +71,7 @@ static void finish_put_row(void *arg, int64_t y, const void *row)
         memcpy(finish_place(f, y, row_bytes), at, row_bytes);
 }
 
-/* The commonest end by itself: uint8 RGB to normalised float32 planes. */
+/* The most frequent case in one pass: uint8 RGB to normalised float32 planes. */
 static void finish_put_normalized_planes(void *arg, int64_t y, const void *row)
 {
     struct cw_image_finish *f = arg;
@@ -104,7 +105,7 @@ int cw_image_finish_init(struct cw_image_finish *f, struct cw_row_sink *ret_sink
         return 0;
     }
     for (int i = 0; i < 2; i++) {
-        f->tmp[i] = cw_arena_alloc(arena, values * 8, err); /* the widest dtype */
+        f->tmp[i] = cw_arena_alloc(arena, values * 8, err); /* 8 bytes: the widest dtype */
         if (!f->tmp[i])
             return err ? err->status : CW_E_MEMORY;
     }

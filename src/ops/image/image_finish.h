@@ -1,4 +1,5 @@
-/* The end of an image's way: rows of pixels get their last values and layout and go into the destination. */
+/* The last step of an image chain: applies the pixelwise operators and the layout to rows of pixels, and
+ * writes them to the destination. */
 #pragma once
 #include "ops/image/image_role.h"
 
@@ -11,16 +12,17 @@ struct cw_image_finish {
     bool flip_y;
     int channels;
     int64_t h, w;
-    enum cw_dtype from, to; /* before the first, after the last of them */
+    enum cw_dtype from, to; /* dtype before the first, and after the last pixelwise operator */
     uint8_t *dst;
-    uint8_t *tmp[2]; /* rows between operators */
-    int status;      /* of the first failure, with which operator */
+    uint8_t *tmp[2]; /* buffers for a row between two operators */
+    int status;      /* < 0: the first failure, of the operator `failed` */
     const struct cw_op *failed;
     struct cw_error *err;
 };
 
-/* Whether rows lie in dst as they come: then direct says where, and there is no put. */
+/* Whether rows go to dst unchanged; the sink then has `direct`, and no `put` is called. */
 bool cw_image_finish_is_copy(const struct cw_image_finish *f);
-/* Buffers and the way that rows take. CW_E_MEMORY, CW_E_BUDGET. */
+/* Sets *ret_sink, the sink that takes the rows, and allocates tmp from the arena. CW_E_MEMORY, CW_E_BUDGET.
+ */
 int cw_image_finish_init(struct cw_image_finish *f, struct cw_row_sink *ret_sink, struct cw_arena *arena,
                          struct cw_error *err) _must_check_;

@@ -18,7 +18,7 @@ static int normalize_pixels(const struct cw_op *op, void *dst, const void *src, 
     const struct cw_normalize *s = op->state;
     enum cw_dtype from = op->in[0].type.dtype, to = op->out[0].type.dtype;
     if (channels != s->channels)
-        return cw_error_set(err, CW_E_RECORD, "an image of %d channels where mean and std have %d values",
+        return cw_error_set(err, CW_E_RECORD, "an image of %d channels, but mean and std have %d values",
                             channels, s->channels);
     if (from == CW_UINT8 && to == CW_FLOAT32 && (channels == 1 || channels == 3)) {
         cw_pixel_isa()->normalize_packed(dst, src, n, channels, s->mean, s->std);
@@ -51,7 +51,7 @@ static int normalize_state(struct cw_op *op, int channels, struct cw_error *err)
         s->mean[c] = (float)cw_attr_float_at(op, "mean", (size_t)c);
         s->std[c] = (float)cw_attr_float_at(op, "std", (size_t)c);
         if (s->std[c] == 0)
-            return cw_attr_error(op, "std", err, "no value that is zero as float32");
+            return cw_attr_error(op, "std", err, "values that are not zero as float32");
     }
     return 0;
 }
@@ -88,7 +88,7 @@ static const struct cw_attr_def attrs[] = {
      .len_min = 1,
      .len_max = 64,
      .scalar_too = true,
-     .doc = "what is subtracted, per channel, in units of the input"},
+     .doc = "value to subtract, per channel, in units of the input"},
     {.name = "std",
      .kind = CW_ATTR_FLOATS,
      .min = -1e30,
@@ -96,7 +96,7 @@ static const struct cw_attr_def attrs[] = {
      .len_min = 1,
      .len_max = 64,
      .scalar_too = true,
-     .doc = "what the difference is divided by, per channel"},
+     .doc = "value to divide the difference by, per channel"},
     {.name = "dtype",
      .kind = CW_ATTR_DTYPE,
      .def = "\"float32\"",
@@ -107,8 +107,8 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_normalize = {
     .name = "normalize",
     .summary = "(x - mean) / std, per channel",
-    .doc = "Computed in float32 whatever the input. The channels are the last axis, so it stands before "
-           "transpose_image; a two-dimensional image has one.",
+    .doc = "Computed in float32, whatever the dtype of the input. The last axis holds the channels, so "
+           "`normalize` must come before `transpose_image`. A two-dimensional image has one channel.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_PIXELWISE,
     .attrs = attrs,

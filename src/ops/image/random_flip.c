@@ -42,21 +42,21 @@ static const struct cw_attr_def attrs[] = {
      .def = "0.5",
      .min = 0,
      .max = 1,
-     .doc = "probability of left-right"},
+     .doc = "probability of a left-right flip"},
     {.name = "vertical",
      .kind = CW_ATTR_FLOAT,
      .def = "0",
      .min = 0,
      .max = 1,
-     .doc = "probability of upside down"},
+     .doc = "probability of an upside-down flip"},
     {0},
 };
 
 const struct cw_op_desc cw_op_random_flip = {
     .name = "random_flip",
-    .summary = "images left-right or upside down, at random",
-    .doc = "Both flips are drawn independently for each element. Images are [height, width, channels] or "
-           "[height, width].",
+    .summary = "flips images left-right or upside down, at random",
+    .doc = "Each element draws both flips independently. Images are [height, width, channels] or [height, "
+           "width].",
     .kind = CW_OP_MAP,
     .effects = {.action = CW_ACTS_SPATIAL, .random = true},
     .attrs = attrs,

@@ -8,11 +8,12 @@
 #include "ops/image/image_role.h"
 
 struct random_resized_crop {
-    struct cw_image_geometry resize; /* of the rectangle, wherever it lies */
+    struct cw_image_geometry resize; /* the size and the interpolation; the rectangle is drawn */
     double scale[2], ratio[2], log_ratio[2];
 };
 
-/* What is cut when ten draws didn't fit: as much of the middle as the ratio's bounds allow. */
+/* The rectangle if none of ten draws fits the image: as much of its middle as the bounds of the ratio allow.
+ */
 static struct cw_rect random_resized_crop_middle(const struct random_resized_crop *c, int64_t h, int64_t w)
 {
     double in_ratio = (double)w / (double)h, ch = (double)h, cw = (double)w;
@@ -100,7 +101,7 @@ static const struct cw_attr_def attrs[] = {
      .max = 1e6,
      .len_min = 2,
      .len_max = 2,
-     .doc = "smallest and largest width / height, drawn evenly in its logarithm"},
+     .doc = "smallest and largest width / height; its logarithm is drawn uniformly"},
     CW_IMAGE_ATTR_INTERP,
     CW_IMAGE_ATTR_ANTIALIAS,
     {0},
@@ -108,9 +109,10 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_random_resized_crop = {
     .name = "random_resized_crop",
-    .summary = "a rectangle of random area and aspect ratio, resized",
-    .doc = "The usual augmentation of image classifiers (Inception's crop). Ten attempts; if none fits the "
-           "image, as much of its middle as `ratio` allows. The crop is resized as an image of its own.",
+    .summary = "cuts a rectangle of random area and aspect ratio, and resizes it",
+    .doc = "The usual augmentation for image classifiers (Inception's crop). It draws up to ten "
+           "rectangles and takes the first that fits the image. If none fits, it takes as much of the "
+           "middle as `ratio` allows. Pixels outside the crop do not affect the resized result.",
     .kind = CW_OP_MAP,
     .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
     .attrs = attrs,

@@ -33,9 +33,10 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_resize = {
     .name = "resize",
     .summary = "an image in another size",
-    .doc = "The aspect ratio is not kept. With `antialias` (as Pillow and torchvision) a shrunk image is "
-           "averaged over all its pixels; without it (as tf.image.resize and OpenCV) each pixel is made of "
-           "its nearest 2 x 2 or 4 x 4. docs/pixels.md has the arithmetic.",
+    .doc = "The aspect ratio is not kept. With `antialias` (as in Pillow and torchvision), shrinking "
+           "averages over all pixels of the image. Without it (as in tf.image.resize and OpenCV), each "
+           "result pixel is computed from the nearest 2 x 2 (bilinear) or 4 x 4 (bicubic) pixels. "
+           "docs/pixels.md defines the arithmetic.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_NEIGHBOURHOOD,
     .attrs = attrs,

@@ -21,11 +21,11 @@ static int transpose_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_e
     struct cw_type out = {.dtype = type.dtype, .ndim = 3};
     for (int i = 0; i < 3; i++)
         out.dims[i] = type.dims[(i + (chw ? 2 : 1)) % 3];
-    op->state = chw ? (void *)&role : NULL; /* no more than a flag */
+    op->state = chw ? (void *)&role : NULL; /* only a flag: NULL or not */
     return cw_image_bind_write(b, op, &out, err);
 }
 
-/* CHW to HWC; the other way is image_chain.c's. */
+/* CHW to HWC. image_chain.c does the reverse. */
 static void transpose_image_interleave(uint8_t *dst, const uint8_t *src, const int64_t chw[3], size_t value)
 {
     size_t pixels = (size_t)chw[1] * (size_t)chw[2], channels = (size_t)chw[0];
@@ -62,13 +62,13 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"chw\"",
      .choices = layouts,
-     .doc = "\"chw\": channels first; \"hwc\": back again"},
+     .doc = "\"chw\": [height, width, channels] to [channels, height, width]; \"hwc\": the reverse"},
     {0},
 };
 
 const struct cw_op_desc cw_op_transpose_image = {
     .name = "transpose_image",
-    .summary = "channels first ([height, width, channels] to [channels, height, width]) or back",
+    .summary = "channels first ([height, width, channels] to [channels, height, width]) or the reverse",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = transpose_image_bind,

@@ -1,4 +1,4 @@
-/* Chooses the image kernels of the best instruction set that this CPU has, once per process. */
+/* Chooses the pixel kernels of the best instruction set that this CPU has, once per process. */
 #include "ops/kernels/isa.h"
 
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /*
- * AVX2 (x86-64). The functions carry their target attribute, so that the file needs no compiler flags; they
- * run only where the processor has it.
+ * AVX2 (x86-64). The functions have a target attribute, so that the file needs no compiler flags. They run
+ * only if the processor has AVX2.
  *
  * Horizontal pass: pixels of 3 or 4 bytes become 4 lanes of 16 bits each. With at most two taps (plain
  * bilinear, p = 14) a pixel is a + ((b - a) * f rounded), which pmulhrsw computes exactly, given 2 f: ((b -
  * a) 2 f + 2^14) >> 15 = ((b - a) f + 2^13) >> 14. With more taps, weights of 22 bits are split as W = 2^11 *
- * high + low, both within 16 bits, and two pmaddwd sums are put together at the end.
+ * high + low, both within 16 bits, and two pmaddwd sums are combined at the end.
  */
 #include <immintrin.h>
 
@@ -21,12 +21,13 @@
 
 struct pairs8 {    /* 8 outputs */
     int32_t at[8]; /* byte offsets of the left taps, in the order of the lanes */
-    /* twice the weight of the right tap (below 2^15, as that of the left one is not 0), four times per
-     * output: registers 0 and 1 */
+    /* twice the weight of the right tap (below 2^15, because the left tap's weight is not 0), four times per
+     * output, for registers 0 and 1 */
     int16_t f[32];
 };
 
-/* Outputs of a group in the lanes of two registers, so that packing both gives them in order. */
+/* The order of the outputs of a group in the lanes of two registers: packing both registers gives them in
+ * order. */
 static const uint8_t lane_order[8] = {0, 1, 4, 5, 2, 3, 6, 7};
 
 AVX2 static inline __m256i load_pairs(const uint8_t *src, const int32_t at[4])
@@ -166,7 +167,7 @@ AVX2 static inline __m256i weigh2(const uint8_t *group, const uint8_t *src, size
     return join(high, low);
 }
 
-/* quads and channels are constants where it is called, so that the loops over taps unroll. */
+/* The callers pass constants for quads and channels, so that the compiler unrolls the loops over taps. */
 AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst,
                                          size_t quads, int channels)
 {
@@ -205,7 +206,8 @@ static size_t avx2_table_bytes(struct cw_resize *r)
     if ((r->spec.channels != 3 && r->spec.channels != 4) || r->x.used > INT32_MAX / 8)
         return 0;
     size_t groups = ((size_t)r->x.out + 7) / 8;
-    r->pad = 16 + 4 * avx2_quads_of(r) * r->pixel; /* the last output's first tap may be the last pixel */
+    r->pad = 16 + 4 * avx2_quads_of(r) *
+                      r->pixel; /* enough even if the first tap of the last output is the last pixel */
     return groups * (avx2_two_taps(r) ? sizeof(struct pairs8) : avx2_group_bytes(r));
 }
 
@@ -263,7 +265,7 @@ AVX2 static void vertical_two(const uint8_t *a, const uint8_t *b, int32_t right,
 
 struct sums {
     __m256i high, low;
-}; /* separate variables, as compilers keep arrays in memory */
+}; /* separate variables, because compilers keep arrays in memory */
 
 AVX2 static inline void sums_add(struct sums *s, __m256i v, __m256i high, __m256i low)
 {
@@ -271,7 +273,7 @@ AVX2 static inline void sums_add(struct sums *s, __m256i v, __m256i high, __m256
     s->low = _mm256_add_epi32(s->low, _mm256_madd_epi16(v, low));
 }
 
-#define MAX_ROWS 64 /* pairs of weights on the stack; more taps go the portable way */
+#define MAX_ROWS 64 /* pairs of weights on the stack; with more taps the portable kernel runs */
 
 /* 32 bytes of the weighted sum; w: high and low pairs of weights, alternating. */
 AVX2 static inline __m256i weigh32(const uint8_t *const *rows, const int32_t *w, int n, size_t i)
@@ -279,7 +281,7 @@ AVX2 static inline __m256i weigh32(const uint8_t *const *rows, const int32_t *w,
     const __m256i zero = _mm256_setzero_si256();
     struct sums s0 = {zero, zero}, s1 = s0, s2 = s0, s3 = s0;
     for (int k = 0; k < n; k += 2) {
-        const uint8_t *other = rows[k + 1 < n ? k + 1 : k]; /* its weight is 0 where there is none */
+        const uint8_t *other = rows[k + 1 < n ? k + 1 : k]; /* if there is no such row, its weight is 0 */
         __m256i a = _mm256_loadu_si256((const void *)(rows[k] + i)),
                 b = _mm256_loadu_si256((const void *)(other + i));
         __m256i lo = _mm256_unpacklo_epi8(a, b), hi = _mm256_unpackhi_epi8(a, b);

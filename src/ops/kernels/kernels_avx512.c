@@ -1,8 +1,9 @@
 /*
  * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): at least twice as fast as AVX2 in both passes. Byte
  * permutations gather the taps of several outputs from one window. Two taps (plain bilinear, p = 14) are
- * blended as in kernels_avx2.c. More, with weights of 22 bits, go through vpdpbusd, which sums four products
- * of 8 bits, so a weight is three signed bytes. What does not fit a window is left to AVX2.
+ * blended as in kernels_avx2.c. Passes with more taps have weights of 22 bits and use vpdpbusd, which sums
+ * four products of 8 bits; so a weight is split into three signed bytes. If the taps do not fit a window, the
+ * AVX2 kernel does the pass.
  */
 #include <immintrin.h>
 
@@ -13,7 +14,7 @@
 #define WINDOW 64
 #define HALF (1 << 21)
 
-/* First taps of outputs i .. i+n-1: the smallest; and how far the largest lies beyond. */
+/* Among the first taps of outputs i .. i+n-1: the smallest one, and the distance from it to the largest. */
 static int32_t avx512_window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t *ret_span)
 {
     int32_t min = a->lo[i], max = min;
@@ -43,7 +44,7 @@ static bool avx512_windows_fit(const struct cw_resize *r, int64_t n, size_t taps
 #define LANES 32 /* values of 16 bits in a register: 10 pixels of 3 channels, 8 of 4 */
 
 struct pairs { /* LANES / channels outputs */
-    /* even bytes: where in the window a value's left tap is; the right one is a pixel further */
+    /* even bytes: offset of a value's left tap in the window; the right tap is one pixel further */
     uint8_t left[WINDOW];
     int16_t f[LANES];  /* twice the weight of the right tap */
     int64_t at;        /* the window, in bytes from the row's first pixel */
@@ -101,7 +102,7 @@ AVX512 static void horizontal_pairs(const struct cw_resize *r, const uint8_t *sr
 /* ---- horizontal, any number of taps ---- */
 
 struct quads4 {           /* 4 outputs; 3 * 64 bytes of weights per four taps follow */
-    uint8_t taps[WINDOW]; /* output, channel, tap: where in the window */
+    uint8_t taps[WINDOW]; /* offset in the window of each (output, channel, tap) */
     int64_t at;
     int64_t unused[7]; /* keep 64-byte alignment */
 };
@@ -156,13 +157,13 @@ AVX512 static void tables_quads(struct cw_resize *r)
     }
 }
 
-/* 16 pixels from lanes of 4 bytes to dst; order says where each byte comes from. Writes 64 bytes. */
+/* Writes 16 pixels from lanes of 4 bytes to dst; `order` has the source of each byte. Writes 64 bytes. */
 AVX512 static inline void store16(uint8_t *dst, __m512i v, __m512i order)
 {
     _mm512_storeu_si512((void *)dst, _mm512_permutexvar_epi8(order, v));
 }
 
-/* pixel_at[i]: which dword of the packed register holds pixel i. */
+/* pixel_at[i]: number of the dword of the packed register that holds pixel i. */
 AVX512 static inline __m512i store_order(const uint8_t pixel_at[16], size_t channels)
 {
     uint8_t order[64] = {0};
@@ -172,7 +173,7 @@ AVX512 static inline __m512i store_order(const uint8_t pixel_at[16], size_t chan
     return _mm512_loadu_si512((const void *)order);
 }
 
-/* of the weights' digits; separate variables, as compilers keep arrays in memory */
+/* one sum for each byte of the weights; separate variables, because compilers keep arrays in memory */
 struct sums {
     __m512i d0, d1, d2;
 };
@@ -213,7 +214,7 @@ AVX512 static inline __m512i weigh4(const uint8_t *table, const uint8_t *src, si
     return sums_end(&sums);
 }
 
-/* quads and pixel are constants where it is called, so that the loops over taps unroll. */
+/* The callers pass constants for quads and pixel, so that the compiler unrolls the loops over taps. */
 AVX512 static inline void quads_row(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, size_t quads,
                                     size_t pixel)
 {
@@ -332,7 +333,7 @@ AVX512 static void vertical_many(const uint8_t *const *rows, const int32_t *w, i
     uint32_t d[MAX_ROWS / 4][3];
     size_t quads = ((size_t)n + 3) / 4;
     for (int k = 0; k < (int)(4 * quads); k++)
-        all[k] = rows[CW_MIN(k, n - 1)]; /* those beyond have no weight */
+        all[k] = rows[CW_MIN(k, n - 1)]; /* rows from n on have weight 0 */
     for (size_t q = 0; q < quads; q++)
         avx512_digits(w + 4 * q, CW_MIN(n - (int)(4 * q), 4), d[q]);
     for (size_t i = 0;;) {
@@ -355,7 +356,7 @@ static void vertical_avx512(const uint8_t *const *rows, const int32_t *w, int n,
         vertical_many(rows, w, n, dst, bytes);
 }
 
-/* ---- the rest gains nothing from wider registers: it waits for memory or for the divider ---- */
+/* ---- the other kernels are those of AVX2: memory or the divider limits them, not registers ---- */
 
 static void normalize_planar3_avx512(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
                                      const float *std)

@@ -1,4 +1,4 @@
-/* The portable kernels: what the others must equal bit for bit. */
+/* The portable kernels: the results of all other versions must equal theirs, bit for bit. */
 #include <string.h>
 
 #include "ops/kernels/isa.h"

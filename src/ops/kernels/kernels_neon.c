@@ -1,6 +1,6 @@
 /*
- * NEON (aarch64, where it is always there). Weights of 22 bits are split as W = 2^11 * high + low, both
- * within 16 bits, and two sums of 16-bit products are put together at the end.
+ * NEON (every aarch64 processor has it). Weights of 22 bits are split as W = 2^11 * high + low, both within
+ * 16 bits, and two sums of 16-bit products are combined at the end.
  */
 #include <arm_neon.h>
 
@@ -18,7 +18,8 @@ struct weight {
     int16_t high, low;
 };
 
-/* Weights of 14 bits become such of 22: the same sum, with 8 zero bits more, rounds to the same. */
+/* Weights of 14 bits are made weights of 22 bits: the sum gets 8 more zero bits, and rounds to the same
+ * result. */
 static inline struct weight neon_split(int32_t w, int p)
 {
     int32_t wide = w * (1 << (22 - p));
@@ -64,7 +65,8 @@ static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8
             high = vmlal_n_s16(high, v, w[k].high);
         }
         uint8x8_t o = neon_narrow(neon_join(high, low));
-        /* the byte too many is the next pixel's, or slack */
+        /* 4 bytes: with 3 channels the next pixel overwrites the last one, or it lies in the slack after dst
+         */
         vst1_lane_u32((void *)dst, vreinterpret_u32_u8(o), 0);
     }
 }

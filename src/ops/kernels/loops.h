@@ -1,5 +1,5 @@
-/* Pixel kernels that the compiler vectorises by itself: a version for an instruction set is one of these,
- * compiled for it. */
+/* Pixel kernels that the compiler vectorises: the files of the instruction sets compile these functions with
+ * their own target attributes. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ CW_LOOP void cw_loop_normalize_planar3(float *const dst[3], const uint8_t *src, 
     }
 }
 
-/* 96 values are a whole number of pixels, of 1 or 3 channels. */
+/* mean and std are repeated over 96 values, which are a whole number of pixels of 1 or 3 channels. */
 CW_LOOP void cw_loop_normalize_packed(float *restrict dst, const uint8_t *src, size_t n, int channels,
                                       const float *mean, const float *std)
 {

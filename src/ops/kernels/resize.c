@@ -21,8 +21,8 @@ static int32_t resize_last_tap(const struct cw_axis *a, int64_t i)
     return a->gather ? resize_first_tap(a, i) : a->lo[i] + a->n[i] - 1;
 }
 
-/* Rows that are kept are those from keep[next] up to the last one that came, which was needed for an output
- * up to next. */
+/* Computes keep[] and the size of the ring, and allocates the ring. While output row `next` is made, the ring
+ * holds the source rows from keep[next] up to the last one that came. */
 static int resize_ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_error *err)
 {
     const struct cw_axis *a = &r->y;
@@ -37,7 +37,7 @@ static int resize_ring_init(struct cw_resize *r, struct cw_arena *arena, struct 
         span = CW_MAX(span, last - r->keep[i] + 1);
     }
     if (a->gather && resize_passes_through(&r->x))
-        return 0; /* rows go on as they come */
+        return 0; /* no ring: each output row is a copy of the source row that just came */
     size_t n = 1;
     while (n < (size_t)span)
         n *= 2;
@@ -101,18 +101,19 @@ static void resize_gather_row(const struct cw_resize *r, const uint8_t *src, uin
     const int32_t *lo = r->x.lo;
     size_t n = (size_t)r->x.out, px = r->pixel;
     for (size_t i = 0; i < n; i++, dst += px)
-        memcpy(dst, src + (size_t)lo[i] * px, px == 3 ? 3 : px); /* RGB without a call */
+        memcpy(dst, src + (size_t)lo[i] * px,
+               px == 3 ? 3 : px); /* a constant size for RGB, so that memcpy is inlined */
 }
 
 /* ---- dtypes other than uint8: double precision, in order ---- */
 
-/* r->sums as values of a row. */
+/* Converts r->sums to a row of the image's dtype. */
 static void resize_store_sums(const struct cw_resize *r, uint8_t *dst)
 {
     size_t n = (size_t)r->out_w * (size_t)r->spec.channels;
     for (size_t i = 0; r->spec.dtype == CW_UINT16 && i < n; i++)
         r->sums[i] = __builtin_floor(r->sums[i] + 0.5);
-    cw_convert(CW_FLOAT64, r->spec.dtype, dst, r->sums, n); /* saturates */
+    cw_convert(CW_FLOAT64, r->spec.dtype, dst, r->sums, n); /* saturates uint16 */
 }
 
 static void resize_float_horizontal(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
@@ -146,7 +147,8 @@ static void resize_float_vertical(const struct cw_resize *r, int64_t y, uint8_t 
 
 /* ---- rows ---- */
 
-/* Source row y through the horizontal pass: into the ring, or as it is where it need not be kept. */
+/* Puts source row y through the horizontal pass into the ring, and returns it there. Without a ring returns
+ * src. */
 static const uint8_t *resize_horizontal(struct cw_resize *r, int64_t y, const uint8_t *src, size_t slack)
 {
     if (!r->ring)
@@ -171,7 +173,8 @@ static const uint8_t *resize_kept_row(const struct cw_resize *r, int64_t y)
     return r->ring + ((size_t)y & r->ring_mask) * r->ring_stride;
 }
 
-/* Output row y: into dst, or where it lies already. latest: the source row that came last. */
+/* Returns output row y: computed into dst, or where it exists already. latest: the source row that came last.
+ */
 static const uint8_t *resize_make_row(struct cw_resize *r, int64_t y, const uint8_t *latest, uint8_t *dst)
 {
     const struct cw_axis *a = &r->y;
@@ -201,7 +204,7 @@ void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t sl
                    const struct cw_row_sink *sink)
 {
     if (r->next == r->out_h || y < r->keep[r->next])
-        return; /* nothing depends on it */
+        return; /* no output row depends on it */
     const uint8_t *latest = resize_horizontal(r, y, row, slack);
     for (; r->next < r->out_h && resize_last_tap(&r->y, r->next) <= y; r->next++) {
         uint8_t *dst = sink->direct ? sink->direct + r->next * sink->stride : r->out;

@@ -1,6 +1,6 @@
 /*
- * Taps and weights of one axis (docs/pixels.md section 1). Doubles with + - * / and rounding only: the same
- * bits on every machine.
+ * Taps and weights of one axis (docs/pixels.md section 1). Uses only + - * / and rounding of doubles, so that
+ * the bits are the same on every machine.
  */
 #include <math.h>
 #include <string.h>
@@ -64,9 +64,9 @@ static int32_t axis_round_weight(double v)
     return v < 0 ? (int32_t)(v * (1 << 22) - 0.5) : (int32_t)(v * (1 << 22) + 0.5);
 }
 
-/* Zero weights at both ends are no taps. With p = 14, plain bilinear, weights are differences of the rounded
- * partial sums, so that what one tap loses the other gets. Rounding in the taps' bounds can make three of
- * them, of which the outer ones have no weight left. */
+/* Removes taps with weight zero at both ends. With p = 14 (plain bilinear), weights are differences of the
+ * rounded partial sums, so their sum is exact. Rounding of the taps' bounds can give three taps; the outer
+ * ones then have weight zero. */
 static void axis_taps_integer(const struct taps *t, struct cw_axis *a)
 {
     bool plain = a->p == 14;
@@ -134,7 +134,7 @@ static int axis_weights_init(struct cw_axis *a, int64_t in, const struct cw_resi
     if (!a->w)
         return err ? err->status : CW_E_MEMORY;
     axis_taps_integer(&t, a);
-    /* Close up: kernels expect taps weights per output. */
+    /* Moves weights together: kernels expect `taps` weights per output. */
     for (size_t i = 0; i < out; i++)
         memmove(a->w + i * (size_t)a->taps, a->w + i * (size_t)t.ksize, (size_t)a->taps * sizeof(*a->w));
     return 0;
@@ -147,7 +147,7 @@ static void axis_nearest_init(struct cw_axis *a, int64_t in)
         a->lo[i] = (int32_t)CW_MIN((int64_t)at, in - 1);
 }
 
-/* Outputs cut .. cut+n-1 alone. */
+/* Keeps only the outputs cut .. cut+n-1. */
 static void axis_cut_outputs(struct cw_axis *a, int64_t cut, int64_t n)
 {
     a->out = n;
@@ -161,7 +161,7 @@ static void axis_cut_outputs(struct cw_axis *a, int64_t cut, int64_t n)
         a->v += cut * a->taps;
 }
 
-/* Which inputs are left, and taps counted from there. */
+/* Sets first and used, the inputs that the remaining outputs depend on, and makes lo count from first. */
 static void axis_find_used(struct cw_axis *a, int64_t cut)
 {
     if (!a->lo) {

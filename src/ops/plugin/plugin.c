@@ -1,4 +1,4 @@
-/* Loading plug-ins. The list of loaded files lives as long as the process, as does what it lists. */
+/* Loads plug-ins. The list of loaded files, and the files themselves, stay until the process ends. */
 #include "ops/plugin/plugin_impl.h"
 
 #include <dlfcn.h>
@@ -24,8 +24,8 @@ struct loaded {
     struct loaded *next;
     void *handle;
 };
-static struct loaded *all; /* guarded by loading */
-/* taken after dlopen and dlsym: constructors of a plug-in run there */
+static struct loaded *all; /* guarded by the mutex `loading` */
+/* Not held during dlopen, which runs the plug-in's constructors. */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 static int plugin_refuse(const char *path, struct cw_error *err, const char *expected, const char *fmt, ...)
@@ -41,8 +41,8 @@ static int plugin_refuse(const char *path, struct cw_error *err, const char *exp
                           what, expected);
 }
 
-/* "/a/b/solarize.so.1" and version "2" are "solarize 2". The version has no spaces, so that this can be taken
- * apart again. */
+/* Makes the identity: path "/a/b/solarize.so.1" and version "2" give "solarize 2". The version has no spaces,
+ * so the identity can be split again. */
 static int plugin_make_identity(const struct cachew_plugin *plugin, const char *path, char **ret,
                                 struct cw_error *err)
 {
@@ -54,7 +54,7 @@ static int plugin_make_identity(const struct cachew_plugin *plugin, const char *
         return plugin_refuse(path, err, "1 to 48 letters, digits and . _ + -", "has the version \"%.60s\"",
                              plugin->version ? plugin->version : "");
     if (!cw_text_utf8(name, length))
-        return plugin_refuse(path, err, "a name in UTF-8", "has a name that is not");
+        return plugin_refuse(path, err, "a name in UTF-8", "has a name that is not UTF-8");
     if (asprintf(ret, "%.*s %s", (int)length, name, plugin->version) < 0) {
         *ret = NULL;
         return cw_error_nomem(err, 0, "a plug-in");
@@ -66,7 +66,7 @@ int cw_plugin_add(const struct cachew_plugin *plugin, const char *path, struct c
 {
     _cleanup_free_ char *identity = NULL;
     struct cw_plugin_ops o = {0};
-    if (plugin->abi != CACHEW_PLUGIN_ABI) /* before anything else is looked at */
+    if (plugin->abi != CACHEW_PLUGIN_ABI) /* before any other field is read */
         return plugin_refuse(
             path, err,
             "version " TEXT_OF(CACHEW_PLUGIN_ABI) ": compile it against this installation's cachew/plugin.h",
@@ -86,11 +86,12 @@ int cw_plugin_add(const struct cachew_plugin *plugin, const char *path, struct c
         cw_plugin_ops_deinit(&o);
         return r;
     }
-    (void)CW_STEAL(identity); /* the operators have it, for good */
+    (void)CW_STEAL(identity); /* the operators point to it, and are never freed */
     return 0;
 }
 
-/* The caller holds loading. Two threads may come here with one object: the second finds it in the list. */
+/* Adds the operators of a loaded object, unless it is in the list already: two threads may load the same file
+ * at once. *ret_new: whether it was added. The caller holds the mutex `loading`. */
 static int plugin_add_object(void *handle, const struct cachew_plugin *plugin, const char *path,
                              bool *ret_new, struct cw_error *err)
 {
@@ -110,8 +111,9 @@ static int plugin_add_object(void *handle, const struct cachew_plugin *plugin, c
     return 0;
 }
 
-/* Whether all that the file's headers say is to be mapped is there: the loader of the system does not look,
- * and ends the process on a file that was copied in part. Anything else that is wrong it finds by itself. */
+/* Whether the file, of `size` bytes, contains all segments that its ELF headers describe. dlopen does not
+ * check that: it ends the process on a file that was copied only in part. dlopen reports all other faults
+ * itself, so true is returned for files that are not ELF or can't be opened. */
 static bool plugin_is_whole(const char *path, uint64_t size)
 {
     ElfW(Ehdr) header;
@@ -133,7 +135,7 @@ static bool plugin_is_whole(const char *path, uint64_t size)
 int cw_plugin_load(const char *path, struct cw_error *err)
 {
     struct stat st;
-    /* dlopen would search its directories for a name without a slash */
+    /* an absolute path, because dlopen searches directories for a name without a slash */
     _cleanup_free_ char *real = realpath(path, NULL);
     if (!real || stat(real, &st) < 0)
         return errno == ENOMEM
@@ -143,7 +145,7 @@ int cw_plugin_load(const char *path, struct cw_error *err)
         return plugin_refuse(path, err, "a shared object", "is not a file");
     if (!plugin_is_whole(real, (uint64_t)st.st_size))
         return plugin_refuse(path, err, "a shared object",
-                             "is cut off: its headers tell of more than the %lld bytes that are there",
+                             "is cut off: its headers describe more than its %lld bytes",
                              (long long)st.st_size);
     void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
@@ -163,6 +165,6 @@ int cw_plugin_load(const char *path, struct cw_error *err)
                           "has no symbol " ENTRY);
     }
     if (!new)
-        dlclose(handle); /* one that was loaded before stays: it is counted */
+        dlclose(handle); /* dlopen counts: an object that was loaded before stays loaded */
     return r;
 }

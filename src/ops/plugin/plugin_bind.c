@@ -1,5 +1,5 @@
-/* Binding an operator of a plug-in: what its `bind` may query and declare. The first error is kept, so that
- * `bind` need not look at results. */
+/* Binds an operator of a plug-in: the functions that its `bind` may call. The first error is kept and makes
+ * all later calls fail, so that `bind` need not check their results. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "pipeline/pipeline.h"
 
 struct binding {
-    struct cachew_bind face; /* first: what the plug-in sees */
+    struct cachew_bind face; /* first: the plug-in gets a pointer to it */
     struct cw_bind *b;
     struct cw_op *op;
     struct cw_plugin_bound *bound;
@@ -21,7 +21,7 @@ static struct binding *plugin_bind_of(struct cachew_bind *b)
     return (struct binding *)(void *)b;
 }
 
-/* A mistake of the plug-in. */
+/* Reports a mistake of the plug-in, unless there was an error before. Returns the first error. */
 static int plugin_bind_misuse(struct binding *x, const char *fmt, ...) _printf_(2, 3);
 
 static int plugin_bind_misuse(struct binding *x, const char *fmt, ...)
@@ -37,7 +37,8 @@ static int plugin_bind_misuse(struct binding *x, const char *fmt, ...)
 
 /* ---- attributes ---- */
 
-/* Value i of an attribute, which must have the kind, or the other one; NULL: noted as an error. */
+/* Returns value i of an attribute, which must have the kind `kind` or `or_kind`. NULL: it does not, and the
+ * error is recorded. */
 static const json_t *plugin_bind_value_of(struct binding *x, const char *name, enum cw_attr_kind kind,
                                           enum cw_attr_kind or_kind, size_t i)
 {
@@ -53,8 +54,8 @@ static const json_t *plugin_bind_value_of(struct binding *x, const char *name, e
     }
     const json_t *v = cw_attr_json(x->op, name);
     if (i >= cw_attr_len(x->op, name)) {
-        plugin_bind_misuse(x, "bind asks for value %zu of the attribute \"%s\", which has %zu", i, name,
-                           cw_attr_len(x->op, name));
+        plugin_bind_misuse(x, "bind asks for value %zu of the attribute \"%s\", which has %zu values", i,
+                           name, cw_attr_len(x->op, name));
         return NULL;
     }
     return json_is_array(v) ? json_array_get(v, i) : v;
@@ -65,7 +66,9 @@ static int64_t bind_integer(struct cachew_bind *b, const char *name, enum cachew
     enum cw_attr_kind own;
     enum cw_dtype dtype = CW_BOOL;
     if (!cw_plugin_attr_kind(kind, &own))
-        return plugin_bind_misuse(plugin_bind_of(b), "bind asks for an attribute of kind %d: there is none",
+        return plugin_bind_misuse(plugin_bind_of(b),
+                                  "bind asks for an attribute of kind %d, which does "
+                                  "not exist",
                                   (int)kind),
                0;
     const json_t *v = plugin_bind_value_of(plugin_bind_of(b), name, own, own, i);
@@ -198,7 +201,7 @@ static int bind_fail(struct cachew_bind *b, const char *attribute, const char *t
     return x->status = cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", x->op->desc->name, clean);
 }
 
-/* ---- the whole ---- */
+/* ---- binding an operator ---- */
 
 static const struct cachew_bind_calls calls = {
     .integer = bind_integer,
@@ -232,5 +235,5 @@ int cw_plugin_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
         return x.status;
     if (r == CACHEW_E_MEMORY)
         return cw_error_nomem(err, 0, op->desc->name);
-    return plugin_bind_misuse(&x, "bind failed with %d and did not say why", r);
+    return plugin_bind_misuse(&x, "bind failed with %d and gave no reason", r);
 }

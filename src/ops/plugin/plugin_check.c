@@ -1,4 +1,5 @@
-/* Descriptors of plug-ins: everything the library will rely on is looked at once, when they are loaded. */
+/* Checks the descriptors of a plug-in, once, when it is loaded: everything in them that the library relies
+ * on. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #define EXPECT_NAME "1 to 48 of a-z, 0-9 and _, a letter first"
 #define EXPECT_LINE "a line of UTF-8 text, at most 500 bytes"
 
-/* Where in a descriptor we are, for errors. */
+/* The part of a descriptor that is being checked, for errors. */
 struct check {
     const char *path, *op, *attr;
     struct cw_error *err;

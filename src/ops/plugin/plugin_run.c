@@ -1,5 +1,5 @@
-/* Running an operator of a plug-in, element by element. What it does against its declaration fails the
- * element, as its own errors do; only want of memory ends more than that. */
+/* Runs an operator of a plug-in, element by element. If `run` does not keep to the operator's declaration,
+ * the element fails, as it does with the operator's own errors. Only lack of memory ends the whole run. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "ops/plugin/plugin_impl.h"
 
 struct running {
-    struct cachew_row face; /* first: what the plug-in sees */
+    struct cachew_row face; /* first: the plug-in gets a pointer to it */
     const struct cw_op *op;
     const struct cw_plugin_bound *bound;
     struct cw_block *block;
     size_t row;
-    uint64_t written; /* outputs, of this element */
-    int status;       /* < 0: no memory, err says how much */
+    uint64_t written; /* outputs of this element that `run` has written: bit i for output i */
+    int status;       /* < 0: out of memory, err is set */
     void *scratch;
     size_t scratch_size;
     struct cw_error *err;
@@ -41,7 +41,7 @@ static const struct cw_port *plugin_run_port_of(struct running *x, unsigned outp
 {
     if (output < x->op->n_out)
         return &x->op->out[output];
-    fail_element(x, "the plug-in writes output %u: bind declared %u", output, x->op->n_out);
+    fail_element(x, "the plug-in writes output %u: bind declared %u outputs", output, x->op->n_out);
     return NULL;
 }
 
@@ -120,13 +120,14 @@ static int plugin_run_row_wanted(struct cachew_row *row, unsigned output)
     return output < x->op->n_out && x->op->out[output].live;
 }
 
-/* ---- the rest of what `run` may call ---- */
+/* ---- other functions that `run` may call ---- */
 
 static void *plugin_run_row_scratch(struct cachew_row *row, size_t size)
 {
     struct running *x = plugin_run_of(row);
     if (size > x->scratch_size || !x->scratch) {
-        size_t most = CW_MAX(size, x->scratch_size * 2); /* what is outgrown is gone with the block */
+        size_t most = CW_MAX(size,
+                             x->scratch_size * 2); /* smaller scratch from before is freed with the block */
         x->scratch = cw_block_alloc(x->block, most, x->err);
         x->scratch_size = x->scratch ? most : 0;
     }
@@ -140,7 +141,7 @@ static void plugin_run_row_draw(struct cachew_row *row, uint32_t n, uint32_t wor
     if (x->op->desc->effects.random)
         cw_block_draw(x->block, x->op->index, x->row, n, words);
     else
-        fail_element(x, "the plug-in draws, but does not say that the operator is random");
+        fail_element(x, "the plug-in draws random numbers, but its descriptor does not set `random`");
 }
 
 static int plugin_run_row_fail(struct cachew_row *row, const char *text)
@@ -163,7 +164,7 @@ static const struct cachew_row_calls calls = {
 
 /* ---- blocks ---- */
 
-/* Outputs that nothing needs get a column too: a plug-in may write them. */
+/* Makes a column for each output, also for those that nothing reads, because a plug-in may write them. */
 static int plugin_run_make_columns(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
 {
     int r = 0;
@@ -189,7 +190,7 @@ static void plugin_run_set_inputs(struct running *x)
     }
 }
 
-/* What the result of `run` means for the element. */
+/* Sets the element's status from the result of `run`. < 0: ends the run. */
 static int plugin_run_settle(struct running *x, int result)
 {
     uint8_t *status = &x->block->status[x->row];
@@ -216,7 +217,7 @@ static int plugin_run_settle(struct running *x, int result)
 int cw_plugin_run(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
 {
     const struct cw_plugin_bound *bound = op->state;
-    struct running x; /* the inputs, most of it, are filled in as far as there are any */
+    struct running x; /* `in` is most of its size, and is filled in only for the inputs that exist */
     memset(&x, 0, offsetof(struct running, in));
     x.face = (struct cachew_row){.calls = &calls, .in = x.in};
     x.op = op;

@@ -1,4 +1,4 @@
-/* filter_function: a Python function says which elements stay. */
+/* filter_function: a Python function decides which elements are kept. */
 #include "ops/python/function.h"
 
 static int filter_row(void *arg CW_UNUSED, const struct cw_op *op CW_UNUSED, struct cw_block *b,
@@ -21,8 +21,8 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, {0}};
 
 const struct cw_op_desc cw_op_filter_function = {
     .name = "filter_function",
-    .summary = "only the elements for which a Python function returns something true",
-    .doc = "In Python this is `filter(function)`. The function gets the element as map's does.",
+    .summary = "only the elements for which a Python function returns a true value",
+    .doc = "In Python this is `filter(function)`. The function gets the element as in `map`.",
     .kind = CW_OP_FILTER,
     .effects.count = CW_COUNT_FEWER,
     .function = true,

@@ -1,11 +1,11 @@
-/* flat_map: a Python function makes any number of elements of each. */
+/* flat_map: a Python function returns any number of elements for each element. */
 #include <string.h>
 
 #include "ops/python/function.h"
 
-struct given { /* by one row */
+struct given { /* the elements that a row gives */
     uint32_t n;
-    struct cw_tensor *values; /* n times the outputs */
+    struct cw_tensor *values; /* for each of the n elements, a value for each output */
 };
 
 static int flat_row(void *arg, const struct cw_op *op, struct cw_block *b, const struct cw_exchange_answer *a,
@@ -34,7 +34,7 @@ static int flat_row(void *arg, const struct cw_op *op, struct cw_block *b, const
     return 0;
 }
 
-/* Output k of all elements as a column of the expansion. */
+/* Makes output k of all elements a column of the expansion. */
 static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct cw_block *b,
                                const struct given *given, struct cw_expansion *e, struct cw_error *err)
 {
@@ -93,10 +93,10 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 
 const struct cw_op_desc cw_op_flat_map = {
     .name = "flat_map",
-    .summary = "each element becomes any number of others, which a Python function returns",
-    .doc = "The function gets the element as map's does and returns a list of dicts, or is a generator of "
-           "them. The elements of a record follow one another; the count of elements is not known behind it. "
-           "Not with on_error \"replace\".",
+    .summary = "replaces each element by any number of elements that a Python function returns",
+    .doc = "The function gets the element as in `map` and returns a list of dicts, or is a generator of "
+           "dicts. The elements made from one record stay together, in order. The number of elements "
+           "after `flat_map` is not known in advance. Not allowed with on_error \"replace\".",
     .kind = CW_OP_FLAT_MAP,
     .effects.count = CW_COUNT_ANY,
     .function = true,

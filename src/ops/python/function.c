@@ -1,5 +1,5 @@
-/* Calls Python functions in host processes: requests, answers, tries, and errors by row. Compute threads call
- * it. */
+/* Calls Python functions in host processes: writes requests, reads answers, repeats calls, and reports errors
+ * by row. Called by compute threads. */
 #include "ops/python/function.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 /* ---- binding ---- */
 
-/* What a host is to do, by the kind of operator. */
+/* The kind of call in the spec that a host gets, by the kind of operator. */
 static const char *const kind_names[] = {[CW_OP_MAP] = "map",
                                          [CW_OP_FILTER] = "filter",
                                          [CW_OP_FLAT_MAP] = "flat_map",
@@ -64,7 +64,7 @@ static int function_parse_shape(const json_t *v, struct cw_type *type)
     return 0;
 }
 
-/* The types of attribute `outputs`, by port of op->out. */
+/* Reads the attribute `outputs` and declares the outputs, in the order of op->out. */
 static int function_bind_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     static const char expected[] = "an object of 1 to 64 components {\"dtype\": ..., \"shape\": [...]}";
@@ -93,10 +93,10 @@ static int function_bind_outputs(struct cw_bind *b, struct cw_op *op, struct cw_
                                                                   "for \"%.60s\" dtype and shape only", name);
         if (shape && function_parse_shape(shape, &type) < 0)
             return cw_attr_error(op, "outputs", err,
-                                 "for \"%.60s\" a shape of at most %d dimensions, null where one varies",
+                                 "for \"%.60s\" a shape of at most %d dimensions, null for one that varies",
                                  name, CW_MAX_NDIM);
         if (type.dtype == CW_BYTES && type.ndim != 0)
-            return cw_attr_error(op, "outputs", err, "for \"%.60s\", which is bytes, no shape", name);
+            return cw_attr_error(op, "outputs", err, "for \"%.60s\" no shape, because it is bytes", name);
         int r = cw_bind_write(b, name, &type, err);
         if (r < 0)
             return r;
@@ -104,7 +104,7 @@ static int function_bind_outputs(struct cw_bind *b, struct cw_op *op, struct cw_
     return 0;
 }
 
-/* The spec that hosts get. The outputs are bound. */
+/* Makes the spec of the function, JSON that hosts get. The outputs have been bound. */
 static int function_make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs,
                               struct cw_error *err)
 {
@@ -133,7 +133,7 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
 int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     const json_t *function = cw_attr_json(op, "function");
-    struct cw_function *f = op->state = calloc(1, sizeof(*f)); /* the caller frees it, in case of error too */
+    struct cw_function *f = op->state = calloc(1, sizeof(*f)); /* the caller frees it, also after an error */
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a function");
     f->name = json_string_value(json_object_get(function, "name"));
@@ -156,7 +156,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
             break;
         }
         json_array_append_new(inputs, function_component_json(name, &type));
-        f->in[f->n_in++].value = (unsigned)port; /* the port, until all are there */
+        f->in[f->n_in++].value = (unsigned)port; /* the port, for now: replaced below when all ports exist */
     }
     for (unsigned i = 0; i < f->n_in; i++) {
         const struct cw_port *port = &op->in[f->in[i].value];
@@ -178,7 +178,7 @@ int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct c
     const uint8_t *answer;
     uint8_t *to;
     size_t size;
-    if (*host && !cw_host_alive(*host)) /* it had grown too large, and was ended behind its last answer */
+    if (*host && !cw_host_alive(*host)) /* it used too much memory and was ended after its last answer */
         cw_host_release(CW_STEAL(*host));
     int r = *host ? 0 : cw_host_acquire(&c->host, host, err);
     if (r < 0)
@@ -202,7 +202,7 @@ int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct
     int r;
     while ((r = cw_function_call(c, host, &death, err)) == 1)
         if (cw_host_give_up(tries, &death)) {
-            if (death.killed) /* from outside, which is no fault of the function */
+            if (death.killed) /* killed from outside: not the fault of the function */
                 return cw_error_set(
                     err, CW_E_MEMORY,
                     "%s: its host process %s (%u attempts): the kernel kills processes when memory is short",
@@ -220,8 +220,8 @@ struct run {
     struct cw_block *block;
     cw_function_row take_row;
     void *arg;
-    struct cw_host *process; /* ours now; NULL: none yet, or the last one died */
-    uint64_t *keys;          /* room for all rows */
+    struct cw_host *process; /* the host of this run; NULL: none yet, or the last one died */
+    uint64_t *keys;          /* two per row: the key and the element id; room for all rows */
     uint8_t *check;
     struct cw_exchange_request request;
 };
@@ -235,7 +235,7 @@ int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *
     json_decref(*ret);
     *ret = NULL;
     return cw_error_set(err, CW_E_BUG,
-                        "%s: %s: the host process sent a malformed answer: its list of errors is no JSON",
+                        "%s: %s: the host process sent a malformed answer: its list of errors is not JSON",
                         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
@@ -245,11 +245,13 @@ int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a
     if (cw_exchange_row(a, k, &op->out[k].type, row, ret))
         return 0;
     return cw_error_set(err, CW_E_BUG,
-                        "%s: %s: the host process sent a malformed answer: a component's type or place",
+                        "%s: %s: the host process sent a malformed answer: the type or the position of a "
+                        "component is wrong",
                         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
-/* Messages of rows that failed, or that came out differently the second time. */
+/* Fails the rows for which the answer has an error message, and notes the rows whose second computation gave
+ * another result. */
 static int function_take_errors(struct run *x, const struct cw_exchange_answer *a, const uint32_t *rows,
                                 size_t n, struct cw_error *err)
 {
@@ -290,13 +292,15 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
         uint32_t elements = a.counts ? a.counts[i] : 1;
         if (status > CW_EXCHANGE_DIFFERS)
             return cw_error_set(err, CW_E_BUG,
-                                "%s: %s: the host process sent a malformed answer: a status of %u",
+                                "%s: %s: the host process sent a malformed answer: a row has the unknown "
+                                "status %u",
                                 x->op->desc->name, x->f->name, status);
         if (x->block->status[rows[i]] == CW_ROW_OK && status == CW_EXCHANGE_FAILED)
             cw_block_fail(x->block, rows[i], x->op->desc->name, "%s failed", x->f->name);
         if (elements > a.n || first > a.n - elements)
             return cw_error_set(err, CW_E_BUG,
-                                "%s: %s: the host process sent a malformed answer: more elements than it has",
+                                "%s: %s: the host process sent a malformed answer: its rows have more "
+                                "elements than it contains",
                                 x->op->desc->name, x->f->name);
         if (x->block->status[rows[i]] == CW_ROW_OK) {
             r = x->take_row(x->arg, x->op, x->block, &a, rows[i], a.counts ? first : i, elements,
@@ -312,7 +316,7 @@ static void function_write_request(const struct cw_function_call *c, uint8_t *to
     (void)cw_exchange_write(&((const struct run *)c)->request, to);
 }
 
-/* The rows of the next request. */
+/* Fills in the next request, for these rows. */
 static void function_set_request(struct run *x, const uint32_t *rows, size_t n)
 {
     const struct cw_block *b = x->block;
@@ -331,13 +335,14 @@ static void function_set_request(struct run *x, const uint32_t *rows, size_t n)
     x->call.size = cw_exchange_write(&x->request, NULL);
 }
 
-/* A row that a host died at, by itself: once more, and again, each time in a fresh host. */
+/* Computes a row at which a host died, alone, with further attempts, each in a fresh host. Fails the row if
+ * hosts die too often. */
 static int function_run_alone(struct run *x, uint32_t row, const struct cw_host_death *death,
                               struct cw_error *err)
 {
     struct cw_host_tries tries = {0};
     char why[500];
-    (void)cw_host_give_up(&tries, death); /* never at the first */
+    (void)cw_host_give_up(&tries, death); /* counts the first death, which is never enough to give up */
     function_set_request(x, &row, 1);
     int r = cw_function_insist(&x->call, &x->process, &tries, why, err);
     if (r == 1)
@@ -353,7 +358,8 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
         int r = cw_function_call(&x->call, &x->process, &death, err);
         if (r <= 0)
             return r;
-        /* Answers come at the end of a call: those before the row that it died at are computed again. */
+        /* The answer is written at the end of a call, so the rows before the one at which the host died are
+         * computed again. */
         size_t at = death.progress < n ? death.progress : 0;
         r = function_run_rows(x, rows, at, err);
         if (r >= 0)

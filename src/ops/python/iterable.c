@@ -1,5 +1,5 @@
-/* iterable: a source whose elements a Python iterable gives, one after the other, in a host process of its
- * own. */
+/* iterable: a source whose elements come from a Python iterable, one after the other. The iterable runs in a
+ * host process of its own. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,24 +15,25 @@ struct iterable {
     const struct cw_op *op;
     pthread_mutex_t mutex; /* guards runs[].n_epochs */
 
-    /* Two epochs may be read at a time, each needs an iterable of its own: with a service the last ranges of
-     * an epoch and the first ones of the next, without one the padding of an epoch and the next epoch.
-     * Reading both from one iterable would start it again at each change. */
+    /* Two epochs may be read at the same time: with a service, the last ranges of an epoch and the first
+     * ranges of the next one; without a service, the padding of an epoch and the next epoch. Each of the two
+     * epochs has an iterable of its own (struct run); reading both from one iterable would restart it at each
+     * change. */
     struct run {
-        uint64_t n_epochs; /* the epoch of the last pull, and those before it; 0: it never began */
+        uint64_t n_epochs; /* 1 + the epoch of the last pull; 0: not started */
         pthread_mutex_t mutex;
         /* Guarded by the run's mutex: */
-        struct cw_host *host; /* where it is under way */
-        /* status other than 0: its host was given up; pulls of why_epoch from element why_from on get this
-         * error at once */
+        struct cw_host *host; /* the process that runs the iterable; NULL: none */
+        /* if status is not 0, hosts died too often: pulls of epoch why_epoch, from element why_from on, get
+         * this error at once */
         struct cw_error why;
         uint64_t why_epoch, why_from;
     } runs[2];
 };
 
-/* Chooses the run for a pull of an epoch. Without a service a later epoch takes over the run of the last one,
- * even if a full `take` stopped that in the middle: so two iterables exist at a time only while padding goes
- * back to an earlier epoch. */
+/* Chooses the run for a pull of an epoch. Without a service, a later epoch takes over the run of the last
+ * epoch, even if a full `take` stopped that run in the middle. So two iterables exist at a time only while
+ * padding reads an earlier epoch. served: the pull comes from another worker of a service. */
 static struct run *iterable_run_of(struct iterable *s, uint64_t epoch, bool served)
 {
     CW_GUARD(&s->mutex);
@@ -43,7 +44,7 @@ static struct run *iterable_run_of(struct iterable *s, uint64_t epoch, bool serv
     return x;
 }
 
-struct element {       /* what a row's raw bytes are */
+struct element {       /* the raw bytes of a row */
     const char *error; /* NULL: none */
     struct cw_tensor values[];
 };
@@ -52,7 +53,7 @@ static void iterable_free(struct cw_source *base)
 {
     struct iterable *s = (struct iterable *)base;
     for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++) {
-        cw_host_free(s->runs[i].host); /* with what the iterable holds open */
+        cw_host_free(s->runs[i].host); /* also frees files and memory that the iterable uses */
         pthread_mutex_destroy(&s->runs[i].mutex);
     }
     pthread_mutex_destroy(&s->mutex);
@@ -71,11 +72,11 @@ struct call {
     const struct iterable *s;
     const struct cw_pull *q;
     struct cw_host_tries tries;
-    /* What a pull makes of the answer: */
+    /* For a pull, the destination of the elements: */
     struct cw_arena *arena;
     struct cw_tensor *raw;
     size_t *ret_n;
-    /* Of `serve`: */
+    /* For `serve`, the destination of the answer's bytes: */
     uint8_t **ret_bytes;
     size_t *ret_size;
 };
@@ -84,19 +85,23 @@ static void iterable_write_request(const struct cw_function_call *base, uint8_t 
 {
     const struct call *c = (const struct call *)base;
     const struct cw_pull *q = c->q;
-    uint64_t keep = cw_host_tried(&c->tries) ? q->from : q->keep; /* it may have died of what it kept */
+    uint64_t keep =
+        cw_host_tried(&c->tries)
+            ? q->from
+            : q->keep; /* keeps nothing after a death: memory for kept elements may have caused it */
     cw_exchange_pull_write(
         &(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = keep}, to);
 }
 
-/* Where elements of an answer are copied to: taken at once, so that a failure for want of memory says how
- * much it is. */
+/* Memory for the elements of an answer. It is allocated in one piece, so that an out-of-memory error states
+ * the whole size. */
 struct room {
     uint8_t *at;
     size_t left;
 };
 
-/* NULL: the answer has become larger since room was made for it, which a host could do that means ill. */
+/* Returns the next part of the room. NULL: the answer has become larger since the room was allocated, which a
+ * malicious host process can do. */
 static void *iterable_room_take(struct room *r, size_t bytes)
 {
     uint8_t *at = r->at;
@@ -128,8 +133,8 @@ static int iterable_room_for(const struct iterable *s, const struct cw_exchange_
     return ret->at ? 0 : err->status;
 }
 
-/* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out
- * first. */
+/* Copies the host's answer into the arena. If the iterable raised an exception, the elements before it are
+ * given out first. */
 static int iterable_take_answer(struct cw_function_call *base, const uint8_t *data, size_t size,
                                 struct cw_error *err)
 {
@@ -187,7 +192,7 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
             r = (((struct element *)raw[row].data)->error = iterable_copy_text(arena, text, err))
                     ? 0
                     : err->status;
-        else if (text && r >= 0 && a.n == 0) /* the iterable itself raised: there is nothing after it */
+        else if (text && r >= 0 && a.n == 0) /* the iterable itself raised: it gives no more elements */
             r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, text);
     }
     json_decref(errors);
@@ -205,8 +210,8 @@ static int iterable_keep_answer(struct cw_function_call *base, const uint8_t *da
     return 0;
 }
 
-/* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is
- * requested again, from the same element. */
+/* Makes a call in the host of a run. If the host dies, the iterable is started again in a new host and
+ * skipped to the element c->q->from. If memory is short, the caller pulls again from the same element. */
 static int iterable_call_host(struct iterable *s, struct call *c, bool served, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
@@ -316,12 +321,13 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
-    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of "
-           "them; it must give the same elements each time. It runs in one host process. The count is not "
-           "known before its end. In a service one worker reads it and sends the elements to the others; "
-           "`shuffle(window=n)` permutes each n elements among themselves, and going on from a state runs "
-           "through what was before. For data that can be entered anywhere, use a source with an index, or "
-           "`sequence`.",
+    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator "
+           "of dicts. It must give the same elements each time. It runs in one host process, a child "
+           "process with a Python interpreter. The number of elements is not known until the iterable "
+           "ends. In a service, one worker reads the iterable and sends the elements to the other "
+           "workers. `shuffle(window=n)` permutes each n consecutive elements among themselves. A run "
+           "that resumes from a state reads the iterable again from its beginning. If your data can be "
+           "read at any position, use another source, or `sequence`.",
     .kind = CW_OP_SOURCE,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_SEQUENTIAL},
     .function = true,

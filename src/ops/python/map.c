@@ -1,4 +1,4 @@
-/* map: a Python function of an element, run in host processes. */
+/* map: a Python function computes each element, in host processes. */
 #include <string.h>
 
 #include "ops/python/function.h"
@@ -44,11 +44,12 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 
 const struct cw_op_desc cw_op_map = {
     .name = "map",
-    .summary = "each element becomes what a Python function makes of it",
-    .doc = "The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and returns "
-           "one; what it does not return is dropped. It runs in processes of its own, as many as there are "
-           "compute threads. What makes it raise, and what ends its process or takes longer than `timeout_s` "
-           "each time, fails the record.",
+    .summary = "replaces each element by the result of a Python function",
+    .doc = "The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and "
+           "returns such a dict. Components that it does not return are dropped. It runs in host "
+           "processes: child processes with a Python interpreter, one for each compute thread. The record "
+           "fails if the function raises an exception, or if every attempt ends its process or takes "
+           "longer than `timeout_s`.",
     .kind = CW_OP_MAP,
     .function = true,
     .attrs = attrs,

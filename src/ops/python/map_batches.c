@@ -1,4 +1,4 @@
-/* map_batches: a Python function of whole batches. */
+/* map_batches: a Python function computes whole batches, in host processes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void map_batches_write_request(const struct cw_function_call *base, uint8
                                   f->deterministic && c->key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
 }
 
-/* What the host wrote, checked, as columns by port. */
+/* Checks the host's answer and sets ret->columns, by port; they point into the host's memory. */
 static int map_batches_take_answer(struct cw_function_call *base, const uint8_t *data, size_t size,
                                    struct cw_error *err)
 {
@@ -53,7 +53,8 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
         if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
             r = cw_error_set(
                 err, CW_E_BUG,
-                "map_batches: %s: the host process sent a malformed answer: a component's type or place",
+                "map_batches: %s: the host process sent a malformed answer: the type or the position of a "
+                "component is wrong",
                 f->name);
     return r;
 }
@@ -78,7 +79,7 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
     *ret = (struct cw_batch_result){0};
     int r = cw_function_insist(&c.base, &h, &tries, why, err);
     if (r == 0)
-        ret->owner = h; /* the answer lies in its memory */
+        ret->owner = h; /* the columns lie in the host's memory */
     else
         cw_host_release(h);
     return r == 1 ? map_batches_failed(f, why, err) : r;
@@ -93,12 +94,13 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 
 const struct cw_op_desc cw_op_map_batches = {
     .name = "map_batches",
-    .summary = "each batch becomes what a Python function makes of it",
-    .doc =
-        "Stands after `batch`; only others of its kind, `take` and `skip` may follow. The function gets a "
-        "dict of arrays whose first dimension is the batch's, bytes as an object with offsets and data, and "
-        "returns a dict of arrays (or lists of bytes) with as many rows; shapes in `outputs` are those of "
-        "one element. What makes it raise ends the run, whatever on_error says: it is not one record's.",
+    .summary = "replaces each batch by the result of a Python function",
+    .doc = "Must come after `batch` or `bucket_by_length`; only `map_batches`, `take`, `skip` and `repeat` "
+           "may follow. The function gets a dict of arrays whose first dimension is the batch (bytes as an "
+           "object with offsets and data). It returns a dict of arrays, or lists of bytes, with the same "
+           "number of rows. Shapes in `outputs` are those of one element. If the function raises an "
+           "exception, the run ends whatever `on_error` says, because the failure does not belong to one "
+           "record.",
     .kind = CW_OP_BATCH_MAP,
     .effects.count = CW_COUNT_SAME,
     .function = true,

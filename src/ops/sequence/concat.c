@@ -1,4 +1,4 @@
-/* concat: its inputs, one after the other. */
+/* concat: the positions of its inputs, one input after the other. */
 #include <inttypes.h>
 
 #include "dataset/seq.h"
@@ -87,14 +87,14 @@ static int concat_build(struct cw_seq_build *b, const struct cw_node *node, bool
 static const struct cw_index_map map = {.build = concat_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators"},
+    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators, each with its own source"},
     {0},
 };
 
 const struct cw_op_desc cw_op_concat = {
     .name = "concat",
-    .summary = "several chains one after the other",
-    .doc = "Stands first in a chain. All inputs must have the same components with the same dtypes.",
+    .summary = "the elements of several chains, one chain after the other",
+    .doc = "Must come first in a chain. All inputs must have the same components with the same dtypes.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -1,9 +1,9 @@
-/* The node of take and skip: positions of the child from a first one on. */
+/* The node of take and skip: consecutive positions of its child. */
 #include "ops/sequence/cut.h"
 
 struct cut {
     struct cw_seq base;
-    uint64_t from; /* its first position of the child */
+    uint64_t from; /* the child's position that is its position 0 */
 };
 
 static uint64_t cut_from(const struct cw_seq *s)

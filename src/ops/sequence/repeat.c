@@ -1,25 +1,24 @@
-/* repeat: the positions of its input in several passes, each with a number. */
+/* repeat: the positions of its input in several passes. Each pass has a number, from 0. */
 #include <inttypes.h>
 
 #include "ops/sequence/cut.h"
 
 struct repeat {
     struct cw_seq base;
-    uint64_t count; /* passes; CW_ENDLESS */
+    uint64_t count; /* passes; CW_ENDLESS: without end */
 };
 
-/* The number of pass o of s, where s itself is reached in a pass: those of the repeats around it multiplied
- * in. */
+/* Sets *ret to the combined number of pass o of s, if s itself is in pass `pass` of the repeats after it.
+ * CW_E_PIPELINE: the number is 2^32 or more. */
 static int repeat_pass(const struct cw_seq *s, uint64_t o, uint64_t pass, uint64_t *ret, struct cw_error *err)
 {
     uint64_t count = ((const struct repeat *)s)->count;
     *ret = count >= CW_ENDLESS ? o : o + count * pass;
     if (*ret >> 32 == 0)
         return 0;
-    return cw_error_set(err, CW_E_PIPELINE,
-                        "repeat: pass %" PRIu64
-                        " (those of repeats before it multiplied in): expected fewer than 2^32",
-                        *ret);
+    return cw_error_set(
+        err, CW_E_PIPELINE,
+        "repeat: pass %" PRIu64 " (counted over all nested repeats): expected fewer than 2^32", *ret);
 }
 
 static int repeat_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
@@ -42,7 +41,7 @@ static int repeat_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t *
     for (uint64_t i = 0, size = child->n, combined; i < n; i++) {
         struct cw_ref *ref = &l->refs[index[i]];
         int r = repeat_pass(s, ref->row / size, cw_ref_pass(ref), &combined, l->err);
-        if (r < 0) /* of an endless one; finite ones were checked */
+        if (r < 0) /* happens only in an endless repeat; finite ones were checked when the tree was built */
             return r;
         *ref = cw_ref_at(ref->row % size, combined);
     }
@@ -69,8 +68,8 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
     if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
         if (!c->drop_remainder)
             return cw_error_set(b->err, CW_E_PIPELINE,
-                                "repeat: stands after %s, but %" PRIu64
-                                " elements leave a short batch of size %" PRIu64
+                                "repeat: comes after %s, but %" PRIu64
+                                " elements do not fill batches of size %" PRIu64
                                 ": write repeat before %s, set drop_remainder, or use --epochs",
                                 c->batcher->name, n, c->batch_size, c->batcher->name);
         n = n / c->batch_size * c->batch_size;
@@ -91,8 +90,8 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
              __builtin_mul_overflow(s->passes, passes, &s->passes) || s->passes >> 32)
         return cw_error_set(b->err, CW_E_PIPELINE,
                             "repeat: %" PRIu64 " elements times %" PRIi64
-                            " are too many: expected fewer than 2^32 passes, those of repeats before it "
-                            "multiplied in, or -1",
+                            " are too many: expected fewer than 2^32 passes over all nested repeats "
+                            "together, or -1",
                             n, count);
     return 0;
 }
@@ -101,14 +100,14 @@ static const struct cw_index_map map = {
     .repeats = true, .instead = "several epochs instead", .build = repeat_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "count", .kind = CW_ATTR_INT, .min = -1, .max = 0x1p62, .doc = "passes; -1: without end"},
+    {.name = "count", .kind = CW_ATTR_INT, .min = -1, .max = 0x1p62, .doc = "number of passes; -1: endless"},
     {0},
 };
 
 const struct cw_op_desc cw_op_repeat = {
     .name = "repeat",
     .summary = "the elements several times",
-    .doc = "Goes through the elements `count` times; random operators draw anew in each pass.",
+    .doc = "Gives all elements `count` times. Random operators draw anew in each pass.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -1,5 +1,7 @@
-/* shuffle: the positions of its input in pseudo-random order, by single record or by chunk
- * (docs/semantics.md, section 4). The tables of an epoch are in dataset/orders.h. */
+/* shuffle: the positions of its input in pseudo-random order, by record or by chunk (docs/semantics.md,
+ * section 4). A chunk is a run of neighbouring positions; a window is a number of consecutive positions of
+ * the permuted chunks, which are permuted among themselves. dataset/orders.h has the permutation tables of an
+ * epoch. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 
 /* ---- runs of positions ---- */
 
-/* Positions [begin, begin + n) of the permuted chunks, before windows are permuted. */
+/* Finds the records at positions [begin, begin + n) of the permuted chunks, before windows are permuted. */
 static int shuffle_chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o,
                               uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out,
                               struct cw_error *err)
@@ -43,7 +45,8 @@ static int shuffle_chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const 
     return child->shuffled ? cw_seq_lookup(e, child, first, all, err) : 0;
 }
 
-/* Positions [begin, begin + n) of window w, which starts at `from` and has `length`. */
+/* Finds the records at positions [begin, begin + n), which lie in window w. The window begins at position
+ * `from` and has `length` positions. */
 static int shuffle_window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o,
                                uint64_t w, uint64_t from, uint64_t length, uint64_t begin, uint64_t n,
                                uint64_t pass, struct cw_ref *out, struct cw_error *err)
@@ -73,7 +76,7 @@ static int shuffle_window_refs(struct cw_epoch *e, const struct cw_seq *s, const
     return r;
 }
 
-/* Positions [begin, begin + n) of a shuffle whose positions are computed one by one. */
+/* Finds the records at positions [begin, begin + n) of a shuffle by record that uses a Feistel network. */
 static int shuffle_network_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n,
                                 uint64_t pass, struct cw_ref *out, struct cw_error *err)
 {
@@ -120,15 +123,16 @@ static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t beg
 
 /* ---- positions in any order ---- */
 
-/* Where a position of a shuffle lies: its window, numbered through all passes. */
+/* Returns the number of the window that a position lies in, counted over all passes. */
 static uint64_t shuffle_window_of(const struct cw_seq *s, uint64_t size, const struct cw_ref *r)
 {
     uint64_t windows = s->shuffle->kind == CW_SHUFFLE_CHUNKS ? (s->n + size - 1) / size : 1;
     return cw_ref_pass(r) * windows + (s->shuffle->kind == CW_SHUFFLE_CHUNKS ? r->row / size : 0);
 }
 
-/* Sorts the indices so that positions of one window are neighbours. With more windows than counts some share
- * one: their positions mix, which takes more time and changes nothing. */
+/* Sorts the indices so that positions of one window are neighbours. If there are more windows than counters,
+ * some windows share a counter, and their positions are mixed. That takes more time, but does not change the
+ * result. */
 static void shuffle_sort(const struct cw_lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
 {
     uint64_t size = l->epoch->sequence->window, mask = l->mask;
@@ -148,13 +152,14 @@ static void shuffle_sort(const struct cw_lookup *l, const struct cw_seq *s, uint
     memcpy(index, l->sorted, n * sizeof(*index));
 }
 
-/* The chunk in [low, high) that holds a position of the permuted chunks: the first that ends after it. */
+/* Returns the number, in [low, high), of the permuted chunk that holds a position: the first chunk that ends
+ * after the position. */
 static uint64_t shuffle_chunk_at(const struct cw_order *o, uint64_t low, uint64_t high, uint64_t position)
 {
     return CW_FIRST(i, low, high, o->ends[i] > position);
 }
 
-/* Positions of one window of a shuffle become those of its input. */
+/* Replaces positions of one window of a shuffle by positions of its input. */
 static int shuffle_map_window(struct cw_lookup *l, const struct cw_seq *s, const struct cw_order *chunks,
                               uint64_t window, const uint32_t *index, uint64_t n)
 {
@@ -174,7 +179,7 @@ static int shuffle_map_window(struct cw_lookup *l, const struct cw_seq *s, const
     return 0;
 }
 
-/* Positions of a shuffle of kind SHUFFLE_NETWORK in one pass become those of its input. */
+/* Replaces positions of one pass of a shuffle of kind CW_SHUFFLE_NETWORK by positions of its input. */
 static void shuffle_map_network(struct cw_lookup *l, const struct cw_seq *s, uint64_t pass,
                                 const uint32_t *index, uint64_t n)
 {
@@ -191,8 +196,8 @@ static void shuffle_map_network(struct cw_lookup *l, const struct cw_seq *s, uin
     }
 }
 
-/* Positions of one pass of a shuffle with an order, those of a window standing together, become those of its
- * input. */
+/* Replaces positions of one pass of a shuffle by positions of its input, for shuffles of the other kinds. The
+ * positions of a window are neighbours in `index`. */
 static int shuffle_map_pass(struct cw_lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index,
                             uint64_t n)
 {
@@ -231,11 +236,12 @@ static int shuffle_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t 
 
 /* ---- building ---- */
 
-/* Positions of a chunk where the result is permuted by record: as many as a source's chunk has at most. */
+/* Positions per chunk of the result of a shuffle by record: the largest number that a chunk of a source has.
+ */
 #define SHUFFLED_CHUNK UINT64_C(1024)
 
-/* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is permuted
- * anyway. */
+/* The chunks of a shuffle by chunk are given in their order before the permutation: only their sizes matter,
+ * because the caller permutes them anyway. */
 static void shuffle_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, struct cw_chunks *ret)
 {
     const struct cw_shuffle *f = s->shuffle;
@@ -249,7 +255,8 @@ static void shuffle_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, s
 static const struct cw_seq_ops shuffle_seq_ops = {
     .refs = shuffle_refs, .lookup = shuffle_lookup, .chunks = shuffle_chunks};
 
-/* Whether every record below s can be read by itself, and whether each is a file of its own. */
+/* Clears *all_random if a source below s has records that can't be read one by one, and *all_single if a
+ * source has more than one record per file. */
 static void shuffle_survey(const struct cw_seq *s, bool *all_random, bool *all_single)
 {
     if (s->source) {
@@ -260,8 +267,8 @@ static void shuffle_survey(const struct cw_seq *s, bool *all_random, bool *all_s
         shuffle_survey(s->children[i], all_random, all_single);
 }
 
-/* By record where each record can be read by itself, unless chunks are requested and have more than one
- * record. */
+/* Chooses the kind of the shuffle: by record if each record can be read by itself, except if by_chunk is set
+ * and chunks have more than one record. */
 static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool by_chunk,
                           struct cw_error *err)
 {
@@ -284,28 +291,30 @@ static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool
         f->n_chunks = c.n;
         if (c.too_many)
             return cw_error_set(err, CW_E_PIPELINE,
-                                "shuffle: what stands before it has more than %" PRIu64
+                                "shuffle: its input has more than %" PRIu64
                                 " chunks: expected fewer elements, or by \"record\"",
                                 CW_CHUNKS_MAX);
         if (c.failed)
             return cw_error_nomem(err, 0, "the chunks of a shuffle");
     }
     if (f->n_chunks >> 32)
-        return cw_error_set(err, CW_E_PIPELINE, "shuffle: %" PRIu64 " chunks are more than 2^32",
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "shuffle: its input has %" PRIu64 " chunks: expected fewer than 2^32",
                             f->n_chunks);
     return 0;
 }
 
-/* Of a stream: the engine permutes its windows when they are there. */
+/* Builds a shuffle of a stream (an iterable, whose length is unknown): the engine permutes each window once
+ * it has been read. */
 static int shuffle_build_stream(struct cw_sequence *q, uint64_t window, bool reshuffle, bool by_chunk,
                                 const char *salt, struct cw_error *err)
 {
     if (by_chunk)
         return cw_error_set(err, CW_E_PIPELINE,
-                            "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
+                            "shuffle: by is \"chunk\": expected \"record\", because a stream has no chunks");
     if (q->stream_salt)
         return cw_error_set(err, CW_E_PIPELINE,
-                            "shuffle: the stream is shuffled already: expected one shuffle");
+                            "shuffle: the stream is shuffled already: expected only one shuffle");
     q->stream_reshuffle = reshuffle;
     q->window = window;
     q->stream_salt = strdup(salt);
@@ -323,19 +332,22 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
     if (!window == !!q->stream) {
         char shown[24];
         const char *expected =
-            window ? "0, as the number of elements is known and all of them are permuted"
-                   : "how many elements are permuted among themselves, as the stream's end is not known";
+            window ? "0, because the number of elements is known and all of them are permuted"
+                   : "the number of consecutive elements to permute among themselves, because the end of "
+                     "the stream is not known";
         snprintf(shown, sizeof(shown), "%" PRIu64, window);
         cw_error_attribute(b->err, "window", shown, expected);
         return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: window is %s: expected %s", shown, expected);
     }
     if (q->stream)
         return shuffle_build_stream(q, window, reshuffle, by_chunk, salt, b->err);
-    for (; (*at)->n >= CW_ENDLESS; at = &(*at)->children[0]) /* stands before the endless repeat */
+    for (; (*at)->n >= CW_ENDLESS;
+         at = &(*at)->children[0]) /* goes below the endless repeat, so that each pass is permuted */
         if ((*at)->joins)
             return cw_error_set(
                 b->err, CW_E_PIPELINE,
-                "shuffle: an input of the chain before it is endless: expected repeat behind the inputs");
+                "shuffle: an input of the operator before it is endless: expected repeat after that "
+                "operator, not in its input");
     struct cw_seq *s = cw_seq_wrap(b, &shuffle_seq_ops, sizeof(*s), at);
     if (!s)
         return CW_E_MEMORY;
@@ -361,28 +373,28 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"record\"",
      .choices = units,
-     .doc = "record: a permutation of all elements; chunk: of runs of neighbours, for storage where random "
-            "reads are slow"},
+     .doc = "record: permute all elements; chunk: permute runs of neighbouring records, for storage where "
+            "random reads are slow"},
     {.name = "window",
      .kind = CW_ATTR_INT,
      .def = "0",
      .min = 0,
      .max = 1 << 20,
-     .doc = "behind an iterable, whose end is not known: so many elements that follow each other are "
-            "permuted among themselves; 0 elsewhere"},
+     .doc = "only after an iterable, whose length is not known: number of consecutive elements that are "
+            "permuted among themselves; 0 after any other source"},
     {.name = "reshuffle",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "another order each epoch; false: the same order in all of them"},
+     .doc = "true: another order in each epoch; false: the same order in all epochs"},
     {0},
 };
 
 const struct cw_op_desc cw_op_shuffle = {
     .name = "shuffle",
-    .summary = "the elements in random order, another one each epoch",
-    .doc = "A pseudo-random permutation of all elements, however many there are, without a buffer: it moves "
-           "indices, never data. Sources whose records can't be read one by one (compressed files) are "
-           "shuffled by chunk, which mixes less well (docs/shuffling.md).",
+    .summary = "the elements in random order, another order in each epoch",
+    .doc = "A pseudo-random permutation of all elements, whatever their number. There is no buffer: "
+           "`shuffle` moves indices, never data. If the records of a source can't be read one by one "
+           "(compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).",
     .hint = "there is no buffer to size: shuffle() permutes all elements",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_WINDOWED},

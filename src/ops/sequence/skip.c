@@ -1,5 +1,5 @@
-/* skip: all but the first elements, where their number is known; otherwise the engine counts (struct
- * cw_limit). */
+/* skip: all but the first elements. If the number of elements before it is not known, the engine counts them
+ * (struct cw_limit). */
 #include "ops/sequence/cut.h"
 
 static int skip_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
@@ -12,15 +12,21 @@ static const struct cw_index_map map = {
     .limit = CW_LIMIT_SKIP, .instead = "a source with an index", .build = skip_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = 0x1p62, .doc = "elements left out"},
+    {.name = "count",
+     .kind = CW_ATTR_INT,
+     .min = 0,
+     .max = 0x1p62,
+     .doc = "number of elements to leave "
+            "out"},
     {0},
 };
 
 const struct cw_op_desc cw_op_skip = {
     .name = "skip",
     .summary = "all but the first elements",
-    .doc = "Leaves out the first `count` elements (after a batcher: batches). Where it counts elements that "
-           "a filter or `flat_map` left, one worker of a service runs the epoch.",
+    .doc = "Leaves out the first `count` elements (after a batcher: batches). If a filter or `flat_map` "
+           "comes before it, the elements must be counted one after the other, so one worker of a service "
+           "runs the whole epoch.",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_COUNTED},
     .attrs = attrs,

@@ -1,4 +1,5 @@
-/* take: the first elements, where their number is known; otherwise the engine counts (struct cw_limit). */
+/* take: the first elements. If the number of elements before it is not known, the engine counts them (struct
+ * cw_limit). */
 #include "ops/sequence/cut.h"
 
 static int take_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
@@ -11,16 +12,16 @@ static const struct cw_index_map map = {
     .limit = CW_LIMIT_TAKE, .instead = "a source with an index", .build = take_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = 0x1p62, .doc = "elements kept"},
+    {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = 0x1p62, .doc = "number of elements to keep"},
     {0},
 };
 
 const struct cw_op_desc cw_op_take = {
     .name = "take",
     .summary = "the first elements",
-    .doc = "Keeps the first `count` elements (after a batcher: batches). Where it counts elements that a "
-           "filter or `flat_map` left, all workers of a service run the epoch until it is full, if nothing "
-           "but maps and `batch` stand behind it; else one worker does.",
+    .doc = "Keeps the first `count` elements (after a batcher: batches). After a filter or `flat_map`, "
+           "all workers of a service run the epoch until `count` elements have passed, provided that only "
+           "maps and `batch` come after `take`; otherwise one worker runs the whole epoch.",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_COUNTED},
     .attrs = attrs,

@@ -1,5 +1,5 @@
-/* zip: its inputs side by side. A source whose records are made of one record of each input: `load` finds and
- * reads them when positions are planned, `produce` runs the inputs' sources on them. */
+/* zip: its inputs side by side. It is a source: each of its records consists of one record of each input.
+ * `load` finds and reads these when a block is planned; `produce` runs the inputs' sources on them. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "dataset/seq.h"
@@ -9,17 +9,17 @@
 
 struct zip {
     struct cw_keyed_source base;
-    struct cw_sequence *inputs; /* source k and tree k are those of input k */
+    struct cw_sequence *inputs; /* source k and child k of the root belong to input k */
     const struct cw_program *program;
 };
 
-/* What one input gives to the rows of a request. */
+/* One input's part of a row that is loaded. */
 struct zipped {
-    uint64_t row;         /* of the input's source */
-    struct cw_tensor raw; /* its bytes; empty where the source computes it */
+    uint64_t row;         /* row of the input's source */
+    struct cw_tensor raw; /* the bytes of the record; empty if the source computes its records */
 };
 
-/* Reads n records, and checks that their files are as they were indexed. */
+/* Reads n records into ret, and checks that their files have not changed since they were indexed. */
 static int zip_read(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
                     struct cw_tensor *ret, struct cw_error *err)
 {
@@ -39,8 +39,8 @@ static int zip_read(const struct cw_source *s, const uint64_t *rows, size_t n, s
     return r;
 }
 
-/* Finds the rows of input k at the positions of a request, and reads them. `refs`, `rows` and `raw` are
- * scratch of l->n each; to[i * n_inputs + k] is set. */
+/* Finds and reads the records of input k at the positions l->rows, and stores them in to[i * n_inputs + k].
+ * `refs`, `rows` and `raw` are scratch, l->n items each. */
 static int zip_load_input(const struct zip *z, const struct cw_load *l, struct cw_epoch *e, unsigned k,
                           struct cw_ref *refs, uint64_t *rows, struct cw_tensor *raw, struct zipped *to,
                           struct cw_error *err)
@@ -91,7 +91,8 @@ static int zip_load(const struct cw_source *s, const struct cw_load *l, struct c
     return r;
 }
 
-/* A row fails once, for the first reason: removes the faults before `older` whose rows have one behind it. */
+/* Keeps one fault per row, the first that was recorded: removes the newer faults, those before `older` in the
+ * list, of rows that have a fault from `older` on. */
 static void zip_keep_first_faults(struct cw_block *b, const struct cw_fault *older)
 {
     for (struct cw_fault **at = &b->faults; *at != older;) {
@@ -183,22 +184,23 @@ static const struct cw_index_map map = {.zips = true, .build = zip_build};
 static const char *const stops[] = {"first", NULL};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators"},
+    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators, each with its own source"},
     {.name = "stop",
      .kind = CW_ATTR_STRING,
      .def = "\"first\"",
      .choices = stops,
-     .doc = "first: the shortest input ends it"},
+     .doc = "first: end with the shortest input"},
     {0},
 };
 
 const struct cw_op_desc cw_op_zip = {
     .name = "zip",
-    .summary = "several chains side by side",
-    .doc =
-        "Stands first in a chain. Element i has the components of element i of each input, under different "
-        "names. An input is a source with an index, index operators and maps. Its records are read when "
-        "positions are planned, one after the other. The record id of an element is its position in `zip`.",
+    .summary = "several chains side by side: joins one element of each to one element",
+    .doc = "Must come first in a chain. Element i has the components of element i of each input; the names "
+           "of components must differ between inputs. An input is a source that is not an `iterable`, "
+           "followed only by index operators and maps. The records of the inputs are read one after the "
+           "other when a block of elements is planned, before it is computed. The record id of an element is "
+           "its position in `zip`.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -1,4 +1,4 @@
-/* arrays: a data set in memory, found by its id. The source holds a reference. */
+/* arrays: a data set in memory, found by its id. The source holds a reference to the arrays. */
 #include "data/arrays.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@
 struct arrays {
     struct cw_keyed_source base;
     struct cw_arrays *arrays;
-    uint64_t *sums; /* where they are held: of each element, over the columns that are; else NULL */
+    uint64_t *sums; /* if a cache is used (arrays_hold): for each element, a hash of its held columns;
+                       otherwise NULL */
     bool held[CW_OP_MAX_PORTS];
 };
 
@@ -21,8 +22,8 @@ static void arrays_free(struct cw_source *s)
     free(x);
 }
 
-/* Checks all data against the id after the sums of elements were computed. Sums are those of the id then,
- * whenever the program writes to its memory. */
+/* Computes a sum (hash) of each element, then checks all data against the id. If the check succeeds, the sums
+ * are those of the data with that id, even if the program writes to the arrays meanwhile. */
 static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *),
                        void *cancel_arg, struct cw_error *err)
 {
@@ -47,9 +48,10 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
     return r;
 }
 
-/* Elements of one size are copied to where the column wants them; of others views are given, but where they
- * lie so that their values can't be read as such, or where they are held (sums, of each row over the columns
- * before this one, go on with it): a copy is never written to. */
+/* Makes the column of one array. Elements of a fixed size are copied into the column. Other elements are not
+ * copied, unless they are not aligned for their dtype, or sums is not NULL: then a copy is hashed, because
+ * the program can't write to it. sums: for each row, the hash of the columns before this one, which is
+ * continued. */
 static int arrays_produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
                                  const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
@@ -78,16 +80,15 @@ static int arrays_produce_column(const struct cw_arrays *a, const struct cw_arra
     return 0;
 }
 
-/* An element does not have its sum: a check of all data names the column, or finds nothing where the program
- * has written the old values again. */
+/* Reports that an element has another sum than before. A check of all data names the changed column; it finds
+ * nothing if the program has restored the old values. */
 static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
 {
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
     return r < 0 ? r
-                 : cw_error_set(
-                       err, CW_E_DATA,
-                       "an array was written to while it was read: a cache would keep it for what it was");
+                 : cw_error_set(err, CW_E_DATA,
+                                "an array changed while it was read, so a cache would store wrong elements");
 }
 
 static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
@@ -128,12 +129,12 @@ static int arrays_open(const struct cw_op *op, const struct cw_source_env *env C
 
 static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
-    /* the caller frees it, in case of error too */
+    /* the caller frees it, also after an error */
     struct cw_arrays *a = op->state = cw_arrays_find(cw_attr_string(op, "data"));
     if (!a)
         return cw_attr_error(
             op, "data", err,
-            "the id of arrays that this process has (data in memory can't be read from a file)");
+            "the id of arrays that this process has created (data in memory can't be read from a file)");
     if (a->n_columns > CW_OP_MAX_PORTS)
         return cw_attr_error(op, "data", err, "at most %d arrays, not %zu", CW_OP_MAX_PORTS, a->n_columns);
     int r = 0;
@@ -148,17 +149,17 @@ static void arrays_free_state(void *state)
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "data", .kind = CW_ATTR_STRING, .doc = "the id of the arrays (cachew_arrays_id)"},
+    {.name = "data", .kind = CW_ATTR_STRING, .doc = "id of the arrays (cachew_arrays_id)"},
     {0},
 };
 
 const struct cw_op_desc cw_op_arrays = {
     .name = "arrays",
     .summary = "a data set in the memory of the program",
-    .doc = "Gives a component per array, under its name. The arrays are made by the program "
-           "(cachew_arrays_new, cachew_arrays_from_arrow) and are used where they are, without a copy. Their "
-           "id is a hash of their content: the same data have the same id in every process, but it has to be "
-           "made there before a pipeline can name it.",
+    .doc = "Gives one component for each array, under the array's name. The program creates the arrays "
+           "(cachew_arrays_new, cachew_arrays_from_arrow), and the operator uses them in place, without a "
+           "copy. Their id is a hash of their content, so the same data have the same id in every "
+           "process. A process must create the arrays before a pipeline in it can name their id.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .here_only = true,

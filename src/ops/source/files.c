@@ -26,7 +26,8 @@ static const struct cw_source_ops files_ops = {
     .path = cw_record_files_path,
 };
 
-/* The patterns as JSON, behind the directory they count from. */
+/* Returns "DIRECTORY:PATTERNS": the directory that the patterns are relative to, and the patterns as JSON.
+ * NULL: out of memory, or there is no such directory. */
 static char *files_identity(const struct cw_op *op, const struct cw_source_env *env)
 {
     char *ret = NULL;
@@ -66,16 +67,16 @@ static const struct cw_attr_def attrs[] = {
      .len_min = 1,
      .scalar_too = true,
      .path = true,
-     .doc = "patterns (glob) or names of the files"},
+     .doc = "names of files, or patterns (glob)"},
     {0},
 };
 
 const struct cw_op_desc cw_op_files = {
     .name = "files",
     .summary = "whole files",
-    .doc =
-        "Gives `data`, the bytes of each file, and `path`, its path without the pattern's directory (that "
-        "before the first wildcard). Files are taken pattern by pattern, those of a pattern sorted by bytes.",
+    .doc = "Gives `data`, the bytes of each file, and `path`, its path relative to the directory of its "
+           "pattern (the part before the first wildcard). Files come in the order of the patterns; the files "
+           "of one pattern are sorted by the bytes of their paths.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

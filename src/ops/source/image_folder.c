@@ -9,7 +9,7 @@
 
 struct image_folder {
     struct cw_record_files common;
-    uint64_t *class_ends; /* n_classes, cumulative record counts */
+    uint64_t *class_ends; /* n_classes values: for each class, the row after its last one */
     size_t n_classes;
 };
 
@@ -66,7 +66,7 @@ static char *image_folder_join(const char *dir, const char *name)
     return asprintf(&path, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name) < 0 ? NULL : path;
 }
 
-/* Adds a class's images. 1: this entry of root is no directory. */
+/* Adds the images of a class. Returns 1 if this entry of root is not a directory. */
 static int image_folder_add_class(const char *root, const char *name, size_t prefix,
                                   const struct cw_source_env *env, struct cw_source_files *files,
                                   struct cw_error *err)
@@ -118,7 +118,7 @@ static int image_folder_scan(struct image_folder *f, const char *root, const str
     f->class_ends = malloc((entries.n + 1) * sizeof(*f->class_ends));
     if (!f->class_ends)
         r = cw_error_nomem(err, entries.n * sizeof(*f->class_ends), "a source");
-    XXH3_state_t classes; /* an image's label depends on what classes there are */
+    XXH3_state_t classes; /* part of the source's identity, because labels depend on the set of classes */
     XXH3_64bits_reset(&classes);
     for (size_t i = 0; r >= 0 && i < entries.n; i++) {
         r = image_folder_add_class(root, entries.paths[i], prefix, env, files, err);
@@ -178,16 +178,17 @@ static const struct cw_attr_def attrs[] = {
     {.name = "root",
      .kind = CW_ATTR_STRING,
      .path = true,
-     .doc = "the directory that holds a directory per class"},
+     .doc = "directory with one subdirectory per class"},
     {0},
 };
 
 const struct cw_op_desc cw_op_image_folder = {
     .name = "image_folder",
     .summary = "image files in one directory per class",
-    .doc = "Gives `image` (the file's bytes), `label` (int64, number of the class among the directories "
-           "sorted by bytes) and `path` (below root). Of a class's files those are taken that lie directly "
-           "in its directory and end in jpg, jpeg, png or webp, in any case.",
+    .doc = "Gives `image` (the file's bytes), `label` (int64: the number of the class, with the class "
+           "directories sorted by the bytes of their names) and `path` (relative to `root`). From each "
+           "class directory it takes the files that lie directly in it and end in jpg, jpeg, png or webp, "
+           "in upper or lower case.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -1,6 +1,6 @@
 /*
- * jsonl: lines of files, each a JSON object, to components. Of the features asked for, those that somebody
- * needs are checked and extracted; strings without escapes are views into the line.
+ * jsonl: lines of files, each a JSON object, to components. Only features that a later operator or the batch
+ * needs are checked and extracted. Strings without escapes are not copied; they point into the line.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 #include "ops/element/feature_spec.h"
 #include "ops/source/line_source.h"
 
-struct row { /* what is being read */
+struct row { /* the line that is being read */
     const struct cw_source *source;
     const struct cw_op *op;
     struct cw_block *b;
     size_t row;
 };
 
-/* Marks the row as failed, naming its line; false. */
+/* Marks the row as failed, with a message that names its line. Returns false. */
 #define fail(x, fmt, ...) \
     cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "line %" PRIu64 ": " fmt, \
                   cw_line_number((x)->source, (x)->b->rows[(x)->row]), __VA_ARGS__)
@@ -28,19 +28,21 @@ static int jsonl_key_size(const struct cw_feature_spec *f)
     return (int)CW_MIN(f->key_size, (size_t)80);
 }
 
-/* The last occurrence of each feature that is needed; a kind of CW_JSON_NULL: none. False: the line failed.
+/* Finds the last occurrence of each feature; its kind is CW_JSON_NULL if it does not occur. False: the line
+ * failed.
  */
 static bool jsonl_find_features(const struct row *x, const struct cw_feature_specs *specs,
                                 const uint8_t *line, size_t size, struct cw_json_value *found)
 {
     struct cw_json_walk w;
     struct cw_json_value key, value;
-    unsigned likely = 0; /* writers keep an order: often it is the one after the last match */
+    unsigned likely = 0; /* guess of the next spec to match: writers keep an order, so it is often the one
+                            after the last match */
     int r = cw_json_open(&w, line, size);
     memset(found, 0, specs->n * sizeof(*found));
     while (r >= 0 && (r = cw_json_member(&w, &key, &value)) > 0)
         for (unsigned i = 0, from = likely; i < specs->n; i++) {
-            /* all of them: two outputs may have one key */
+            /* tries all specs: two outputs may have the same key */
             unsigned k = from + i < specs->n ? from + i : from + i - specs->n;
             if (!cw_json_string_is(&key, specs->items[k].key, specs->items[k].key_size))
                 continue;
@@ -52,7 +54,7 @@ static bool jsonl_find_features(const struct row *x, const struct cw_feature_spe
     return r == 0;
 }
 
-/* One number, true or false; false: the row failed. */
+/* Writes one number or bool to out; false: the row failed. */
 static bool jsonl_put_scalar(const struct row *x, const struct cw_feature_spec *f,
                              const struct cw_json_value *v, void *out)
 {
@@ -71,7 +73,8 @@ static bool jsonl_put_scalar(const struct row *x, const struct cw_feature_spec *
     return n == CW_NUMBER_OK;
 }
 
-/* The values of v, which must have this shape, from *out on. dims[0] < 0: any length. */
+/* Writes the values of v, which must have this shape, from *out on, and advances *out. dims[0] < 0: the
+ * length may be any. False: the row failed. */
 static bool jsonl_put_values(const struct row *x, const struct cw_feature_spec *f,
                              const struct cw_json_value *v, const int64_t *dims, int ndim, uint8_t **out)
 {
@@ -188,13 +191,15 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_jsonl = {
     .name = "jsonl",
     .summary = "components from the lines of JSON files (JSON Lines)",
-    .doc = "Each line is an object; features are asked for as parse_example's are, of any dtype: strings "
-           "give `bytes` (UTF-8), true and false `bool`, numbers any other dtype, nested arrays as many "
-           "dimensions as `shape` has, and one more in front where `variable` is true. A feature that is "
-           "null or missing gets its `default`; a variable one without default then has no values, any other "
-           "fails the record, as malformed JSON, another type or shape, a number that the dtype can't hold "
-           "and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a key that comes "
-           "twice the last one counts. Files and lines are those of text; an empty line is no object.",
+    .doc = "Each line is a JSON object. `features` is as in `parse_example`, with any dtype: strings give "
+           "`bytes` (UTF-8), true and false give `bool`, numbers give any other dtype. A feature of n "
+           "dimensions is an array nested n deep; if `variable` is true, it is nested one level deeper. A "
+           "feature that is null or missing gets its `default`. Without a default, a variable feature "
+           "then has no values, and any other feature fails the record. A record also fails on malformed "
+           "JSON, on a value of another type or shape, on a number that the dtype can't hold, and on a "
+           "fraction where the dtype is an integer. NaN, Infinity and -Infinity are numbers. If a key "
+           "occurs twice, the last value counts. Files and lines are as in `text`; an empty line is not "
+           "an object, so its record fails.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

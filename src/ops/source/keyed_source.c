@@ -1,4 +1,4 @@
-/* Record ids of sources whose records are in no file: one file key, and the row. */
+/* Record ids of sources without files: one file key for the source, and the row. */
 #include "ops/source/keyed_source.h"
 
 #include "base/hash.h"

@@ -17,11 +17,12 @@ bool cw_line_of(const struct cw_source *s, const struct cw_op *op, struct cw_blo
                 const uint8_t **ret, size_t *ret_size)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
-    if (b->raw[row].size == 0) { /* every line that is read has a byte, if only its end */
+    if (b->raw[row].size ==
+        0) { /* a line that was read is never empty: it has its line end, or text up to the file's end */
         uint64_t number, length = cw_record_streams_length(f, b->rows[row], &number);
         return cw_block_fail(b, row, op->desc->name,
-                             "line %" PRIu64 " has %" PRIu64 " bytes: max_line is %" PRIu64, number + 1,
-                             length, f->options.max_length);
+                             "line %" PRIu64 " has %" PRIu64 " bytes: expected at most max_line, %" PRIu64,
+                             number + 1, length, f->options.max_length);
     }
     *ret = b->raw[row].data;
     *ret_size = cw_line_trim(*ret, b->raw[row].size);

@@ -1,18 +1,18 @@
-/* range: integers, computed. No files, no state but three numbers. */
+/* range: computed integers. Its state is two numbers. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "ops/source/keyed_source.h"
 
-/* Source bytes (8 a record) of many sources must add up in 64 bits. */
+/* Most integers of a range: the sum of the bytes (8 per record) of many sources must fit 64 bits. */
 #define MAX_COUNT ((uint64_t)1 << 56)
 
 struct range {
     struct cw_keyed_source base;
-    uint64_t start, step; /* wrap around like the signed sums they stand for */
+    uint64_t start, step; /* unsigned, so that sums wrap around without undefined behaviour */
 };
 
-/* How many integers Python's range(start, stop, step) has. */
+/* Returns the length of Python's range(start, stop, step). */
 static uint64_t range_count(int64_t start, int64_t stop, int64_t step)
 {
     if (step > 0)
@@ -70,9 +70,9 @@ static int range_open(const struct cw_op *op, const struct cw_source_env *env CW
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "stop", .kind = CW_ATTR_INT, .doc = "the first integer not given"},
+    {.name = "stop", .kind = CW_ATTR_INT, .doc = "end of the range, which is not part of it"},
     {.name = "start", .kind = CW_ATTR_INT, .def = "0", .doc = "the first integer"},
-    {.name = "step", .kind = CW_ATTR_INT, .def = "1", .doc = "distance of two integers, not 0"},
+    {.name = "step", .kind = CW_ATTR_INT, .def = "1", .doc = "difference between two neighbours, not 0"},
     {0},
 };
 
@@ -81,7 +81,7 @@ static const struct cw_output_def outputs[] = {{"value", CW_INT64}, {0}};
 const struct cw_op_desc cw_op_range = {
     .name = "range",
     .summary = "integers from start to stop, in steps",
-    .doc = "Gives `value`, an int64: start, start + step, ... as Python's range(start, stop, step) does.",
+    .doc = "Gives `value` (int64): start, start + step, ..., as Python's range(start, stop, step).",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -1,4 +1,4 @@
-/* Sources that are indexed files: opens the index, and finds the records in it. */
+/* Sources whose records are whole files: opens the index of the files, and finds the records in it. */
 #include "ops/source/record_files.h"
 
 #include <string.h>

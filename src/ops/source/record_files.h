@@ -1,30 +1,30 @@
-/* What image_folder and files share: a source whose records are whole files. */
+/* A source whose records are whole files, for image_folder and files. */
 #pragma once
 #include "ops/source/source_files.h"
 #include "dataset/file_index.h"
 #include "pipeline/source.h"
 
 struct cw_record_files {
-    /* n_records, source_bytes, chunks, snapshot are set; ops and context are the caller's */
+    /* the caller sets ops and context; cw_record_files_init sets the rest */
     struct cw_source base;
     struct cw_file_index index;
-    struct cw_file **files; /* index.n */
+    struct cw_file **files; /* index.n files, by row */
 };
 
-/* identity: what distinguishes this data set from others in the index directory; an absolute path or
- * patterns. sidecar may be NULL. */
+/* Opens the files and their index. identity: an absolute path, or patterns, that distinguishes this data set
+ * from others in the index directory. sidecar: path of an index file beside the data; may be NULL. */
 int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files *files, const char *kind,
                          const char *identity, const char *sidecar, const struct cw_source_env *env,
                          struct cw_error *err) _must_check_;
 void cw_record_files_deinit(struct cw_record_files *f);
 
-/* For struct cw_source_ops; the struct starts with a struct cw_record_files. */
+/* Members of struct cw_source_ops, for sources whose struct starts with a struct cw_record_files. */
 void cw_record_files_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
 int cw_record_files_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret,
                            struct cw_error *err);
 struct cw_file *cw_record_files_file(const struct cw_source *s, uint64_t row, bool *ret_partial);
 const char *cw_record_files_path(const struct cw_source *s, uint64_t row);
-/* Columns of the files' bytes and of their relative paths, where live. */
+/* Make the column of the files' bytes, and that of their relative paths, if the port is live. */
 int cw_record_files_produce_data(struct cw_block *b, const struct cw_port *port,
                                  struct cw_error *err) _must_check_;
 int cw_record_files_produce_paths(const struct cw_record_files *f, struct cw_block *b,

@@ -1,4 +1,5 @@
-/* Sources over index segments. They are immutable once opened, so that any thread may read. */
+/* Sources whose files hold many records, found through index segments. Immutable once opened: any thread may
+ * read. */
 #include "ops/source/record_streams.h"
 
 #include <string.h>
@@ -20,8 +21,8 @@ static void streams_free(struct cw_source *s)
     free(f);
 }
 
-/* The file that holds a row: the last that starts at or before it (files without records start where the next
- * one does). */
+/* Returns the number of the file that holds a row: the last file whose first row is at or before it (a file
+ * without records has the first row of the next file). */
 static size_t record_streams_file_of(const struct cw_record_streams *f, uint64_t row)
 {
     return CW_FIRST(i, 1, f->index.n, f->first[i] > row) - 1;
@@ -76,7 +77,7 @@ static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_ext
     return 0;
 }
 
-struct wanted { /* a row to load, and its place in the caller's order */
+struct wanted { /* a row to load, and its index in the caller's list */
     uint64_t row;
     size_t place;
 };
@@ -87,7 +88,8 @@ static int record_streams_by_row(const void *a, const void *b)
     return x->row != y->row ? (x->row < y->row ? -1 : 1) : (x->place > y->place) - (x->place < y->place);
 }
 
-/* Loads the different rows among wanted[0..n) (ascending, of one file). */
+/* Loads the rows wanted[0..n), which are ascending and lie in one file; a row that occurs twice is read once.
+ * `records` and `into` are scratch. */
 static int record_streams_load_file(const struct cw_record_streams *f, size_t file,
                                     const struct wanted *wanted, size_t n, uint64_t *records, uint8_t **into,
                                     struct cw_arena *arena, struct cw_tensor *raw, struct cw_error *err)
@@ -147,12 +149,12 @@ uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t ro
     return f->index.segments[file].lengths[*ret_number];
 }
 
-/* Everything about the data set as a whole, from the segments. */
+/* Fills in the source (number of records, chunks, snapshot, ...) from the segments. */
 static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths, struct cw_error *err)
 {
     size_t n = f->index.n;
     uint64_t n_chunks = 0, chunk = 0;
-    size_t compressed = n; /* the first compressed file; n: none is */
+    size_t compressed = n; /* number of the first compressed file; n: no file is compressed */
     for (size_t i = 0; i < n; i++)
         n_chunks += f->index.segments[i].n_chunks;
     f->files = calloc(n, sizeof(*f->files));
@@ -178,7 +180,8 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
         if (r == 0)
             cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
     }
-    /* Plain files are read at any record; where one file is compressed, all go through load. */
+    /* Uncompressed files are read one record at a time. If one file is compressed, all files are read by
+     * `load`. */
     f->ops.locate = compressed < n ? NULL : streams_locate;
     f->ops.load = compressed < n ? streams_load : NULL;
     if (r == 0)

@@ -1,5 +1,5 @@
-/* What tfrecord, text, jsonl and tar share: a source whose files hold many records each, found through index
- * segments. */
+/* A source whose files hold many records each, for tfrecord, text, jsonl and tar. Index segments (one per
+ * file) say where each record lies. */
 #pragma once
 #include "ops/source/source_files.h"
 #include "dataset/index.h"
@@ -7,43 +7,44 @@
 
 struct cw_record_streams_options {
     enum cw_record_format format;
-    /* cw_source_ops */
+    /* cw_source_ops.produce */
     int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
                    struct cw_error *err);
-    bool partial_keys;   /* file keys cover a part of the content only */
-    uint64_t max_length; /* longer records are not read: their raw bytes are empty. 0: no limit */
+    bool partial_keys;   /* the file key covers only a part of the file's content */
+    uint64_t max_length; /* in bytes; longer records are not read: their raw bytes are empty. 0: no limit */
 };
 
 struct cw_record_streams {
     struct cw_source base;
     struct cw_source_ops ops; /* base.ops */
     struct cw_index index;
-    struct cw_file **files; /* index.n */
-    uint64_t *first;        /* index.n + 1: first row of each file, then the number of records */
-    uint64_t *chunk_ends;
+    struct cw_file **files; /* index.n files */
+    uint64_t *first;        /* index.n + 1 values: the first row of each file, then the number of records */
+    uint64_t *chunk_ends;   /* for each chunk, the row after its last one */
     struct cw_record_streams_options options;
 };
 
-/* The attributes that cw_record_streams_open reads; put them first. */
+/* The attributes that cw_record_streams_open reads; they come first in the operator's table. */
 #define CW_RECORD_STREAM_ATTRS \
     {.name = "files", \
      .kind = CW_ATTR_STRINGS, \
      .len_min = 1, \
      .scalar_too = true, \
      .path = true, \
-     .doc = "patterns (glob) or names of the files"}, \
+     .doc = "names of files, or patterns (glob)"}, \
         {.name = "compression", \
          .kind = CW_ATTR_STRING, \
          .def = "\"auto\"", \
          .choices = cw_record_stream_codecs, \
-         .doc = "of the files; auto: by content"}
+         .doc = "compression of the files; auto: detected from the content"}
 extern const char *const cw_record_stream_codecs[];
 
 /* Opens the files and their indexes as a source. */
 int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
                            const struct cw_record_streams_options *options, struct cw_source **ret,
                            struct cw_error *err) _must_check_;
-/* Which of the files holds a row, and the row's number in it, from 0. */
+/* Returns the number of the file that holds a row; *ret_number: the row's number in that file, from 0. */
 size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);
-/* Length of a row's record as the index has it, and its number in its file, from 0. */
+/* Returns the length in bytes of a row's record, from the index; *ret_number: its number in its file, from 0.
+ */
 uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);

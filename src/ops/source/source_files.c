@@ -46,7 +46,7 @@ int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool i
     _cleanup_(cw_paths_deinit) struct cw_paths found = {0};
     size_t prefix, before = f->n;
     _cleanup_free_ char *dir = cw_glob_dir(env->base_dir, pattern);
-    /* nor looked into */
+    /* a directory outside the roots is not even listed */
     int r = dir ? cw_path_check(dir, env->data_roots, env->n_data_roots, err)
                 : cw_error_nomem(err, 0, "a pattern");
     if (r == 0)
@@ -57,7 +57,7 @@ int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool i
             r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, env, err);
     if (r == 0 && f->n == before) {
         cw_error_file(err, pattern);
-        r = cw_error_set(err, CW_E_PIPELINE, "no file but index files matches %s", pattern);
+        r = cw_error_set(err, CW_E_PIPELINE, "no file but index files (*.cwx) matches %s", pattern);
     }
     return r;
 }

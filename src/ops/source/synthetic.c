@@ -9,11 +9,11 @@
 #include "ops/source/keyed_source.h"
 
 #define MAX_COUNT ((double)((uint64_t)1 << 40))
-#define MAX_ELEMENT_BYTES \
-    ((size_t)1 << 31) /* 2^40 elements of it still add up in 64 bits many times over... */
-#define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but sources' sums must too */
-#define STREAM \
-    2 /* last counter word of docs/semantics.md section 1: apart from draws (0) and permutations (1) */
+/* 2^40 elements of this size add up to far less than 2^64 bytes, but the sum over all sources must fit, too.
+ */
+#define MAX_ELEMENT_BYTES ((size_t)1 << 31)
+#define MAX_SOURCE_BYTES ((uint64_t)1 << 60)
+#define STREAM 2 /* last counter word of Philox (docs/semantics.md, section 1); 0: draws, 1: permutations */
 
 struct synthetic {
     struct cw_keyed_source base;
@@ -46,8 +46,8 @@ static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     return r < 0 ? r : 0;
 }
 
-/* n values of four words. An integer has the low bits of its word, one of 64 bits two words, the low one
- * first. */
+/* Makes n values from four random words. An integer takes the low bits of one word; an integer of 64 bits
+ * takes two words, the low word first. */
 static void synthetic_put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], size_t n)
 {
     if (cw_dtype_is_float(dtype)) {
@@ -63,7 +63,7 @@ static void synthetic_put_values(enum cw_dtype dtype, uint8_t *out, uint32_t wor
 
 static void synthetic_fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_t row, uint8_t *out)
 {
-    size_t at_once = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 4; /* values of four words */
+    size_t at_once = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 4; /* values made from four words */
     for (size_t k = 0; k < s->n_values; k += at_once) {
         uint32_t words[4];
         const uint32_t counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k / at_once), STREAM};
@@ -72,7 +72,7 @@ static void synthetic_fill_element(const struct synthetic *s, enum cw_dtype dtyp
     }
 }
 
-/* Uses up CPU time, not wall time: a preempted thread still does all its work. */
+/* Spends cost_ns of CPU time, not wall time: a preempted thread still does all its work. */
 static int synthetic_burn(const struct synthetic *s, const struct cw_block *b, struct cw_error *err)
 {
     uint64_t start = cw_thread_cpu_ns();
@@ -136,27 +136,27 @@ static const struct cw_attr_def attrs[] = {
      .min = 1,
      .max = 0x1p31,
      .len_max = CW_MAX_NDIM,
-     .doc = "of an element"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "of an element"},
+     .doc = "shape of an element"},
+    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "dtype of an element"},
     {.name = "cost_us",
      .kind = CW_ATTR_FLOAT,
      .def = "0",
      .min = 0,
      .max = 1e9,
-     .doc = "CPU time used up per element, in microseconds"},
+     .doc = "CPU time spent on each element, in microseconds"},
     {.name = "fill",
      .kind = CW_ATTR_STRING,
      .def = "\"random\"",
      .choices = fills,
-     .doc = "random: the same words in every run; none: zeros"},
+     .doc = "random: random values, the same in every run; none: zeros"},
     {0},
 };
 
 const struct cw_op_desc cw_op_synthetic = {
     .name = "synthetic",
     .summary = "made-up elements, at a chosen cost",
-    .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they "
-           "depend on the element's number alone.",
+    .doc = "Gives `data`. Random integers cover all values of their dtype; random floating-point numbers "
+           "lie in [0, 1). The values depend only on the element's number.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -1,6 +1,7 @@
 /*
- * tar: samples of tar shards, as WebDataset keeps them, to components. A record's bytes (block->raw) are its
- * files with their headers; of these the ones that somebody needs are looked at, and bytes are views.
+ * tar: samples of tar shards (WebDataset) to components. A record's bytes (block->raw) are the files of the
+ * sample with their tar headers. Only files that a later operator or the batch needs are used. Bytes are not
+ * copied; they point into the record.
  */
 #include "formats/tar.h"
 
@@ -17,14 +18,14 @@
 #define KEY "__key__" /* in place of an extension: the sample's key */
 
 struct found {           /* the file of a component */
-    const uint8_t *data; /* NULL: none */
+    const uint8_t *data; /* NULL: the sample has no such file */
     size_t size;
-    unsigned alternative; /* which of the extensions it has */
+    unsigned alternative; /* number of its extension in `key` */
     bool npy;
-    bool twice; /* there are two of them */
+    bool twice; /* the sample has two such files */
 };
 
-struct row { /* what is being read */
+struct row { /* the sample that is being read */
     const struct cw_op *op;
     struct cw_block *b;
     size_t row;
@@ -32,7 +33,7 @@ struct row { /* what is being read */
     size_t key_size;
 };
 
-/* Marks the row as failed, naming its sample; false. */
+/* Marks the row as failed, with a message that names its sample. Returns false. */
 #define fail(x, fmt, ...) \
     cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "sample \"%.*s\": " fmt, \
                   (int)CW_MIN((x)->key_size, (size_t)60), (x)->key ? (x)->key : "", __VA_ARGS__)
@@ -47,7 +48,7 @@ static bool tar_is_key(const struct cw_feature_spec *f)
     return f->key_size == strlen(KEY) && memcmp(f->key, KEY, f->key_size) == 0;
 }
 
-/* Number of the alternative of "jpg;jpeg;png" that an extension is, whatever its case; -1: none. */
+/* Returns the number of an extension in the list "jpg;jpeg;png", in any case; -1: it is not in the list. */
 static int tar_alternative_of(const struct cw_feature_spec *f, const struct cw_tar_name *name)
 {
     const char *p = f->key, *end = p + f->key_size;
@@ -68,8 +69,8 @@ static bool tar_is_npy(const struct cw_tar_name *name)
            (name->extension_size == 3 || end[-4] == '.');
 }
 
-/* A file of the sample: it is that of each component that requests its extension, the first alternative
- * before the others. */
+/* Takes a file of the sample for each component whose `key` lists its extension, unless the component has a
+ * file whose extension comes earlier in the list. */
 static void tar_take_file(const struct cw_op *op, const struct cw_feature_specs *specs,
                           const struct cw_tar_file *file, struct found *found)
 {
@@ -87,7 +88,7 @@ static void tar_take_file(const struct cw_op *op, const struct cw_feature_specs 
     }
 }
 
-/* All files of the sample, and its key. 1: the row failed. */
+/* Finds the files of the sample and its key. Returns 1 if the row failed. */
 static int tar_find_files(struct row *x, const struct cw_feature_specs *specs, struct found *found,
                           struct cw_error *err)
 {
@@ -109,7 +110,7 @@ static int tar_find_files(struct row *x, const struct cw_feature_specs *specs, s
     }
     if (r == 0 && x->key)
         return 0;
-    return !fail(x, "%s", r < 0 ? why : "it has no files: the file changed");
+    return !fail(x, "%s", r < 0 ? why : "the archive has changed: this sample has no files any more");
 }
 
 /* ---- values ---- */
@@ -142,7 +143,7 @@ static bool tar_is_space(uint8_t c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The next word of a text, from *at on. */
+/* Finds the next word of a text, from *at on, and advances *at. False: there is none. */
 static bool tar_next_word(const struct found *text, size_t *at, const char **ret, size_t *ret_size)
 {
     while (*at < text->size && tar_is_space(text->data[*at]))
@@ -155,7 +156,7 @@ static bool tar_next_word(const struct found *text, size_t *at, const char **ret
     return *ret_size > 0;
 }
 
-/* Numbers in text, between spaces. */
+/* Reads numbers from text with white space between them. */
 static int tar_put_text(const struct row *x, const struct cw_feature_spec *f, const struct found *text,
                         const struct cw_port *port, struct cw_error *err)
 {
@@ -227,7 +228,7 @@ static int tar_open(const struct cw_op *op, const struct cw_source_env *env, str
     static const struct cw_record_streams_options options = {
         .format = CW_FORMAT_TAR,
         .produce = tar_produce,
-        .partial_keys = true}; /* of a member's data only the first block is in the key */
+        .partial_keys = true}; /* the file key covers only the first block of each member's data */
     return cw_record_streams_open(op, env, &options, ret, err);
 }
 
@@ -248,23 +249,26 @@ static const struct cw_attr_def attrs[] = {
     CW_RECORD_STREAM_ATTRS,
     {.name = "components",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}; key: "
-            "extensions, \"jpg;jpeg;png\""},
+     .doc = "{extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}; "
+            "key: one or more extensions, as in \"jpg;jpeg;png\""},
     {0},
 };
 
 const struct cw_op_desc cw_op_tar = {
     .name = "tar",
     .summary = "samples of tar shards (WebDataset)",
-    .doc = "Consecutive files of an archive with the same key, their path up to the first dot of the base "
-           "name, are one record; what follows that dot is the extension. A component is the file with the "
-           "extension `key` (default: its name), or the first of several, \"jpg;jpeg;png\", in upper or "
-           "lower case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, "
-           "or as NumPy wrote them where the extension ends with npy (dtype and shape must be the same). "
-           "Shapes, `variable` and `default` (where there is no such file) are as parse_example's. The key "
-           "\"__key__\" gives the sample's key. Directories, links and files without an extension are passed "
-           "over. Headers may be v7, ustar, GNU or pax; damaged archives, sparse files, devices, and names "
-           "that lead out of the archive's directory are errors.",
+    .doc = "A record is a sample: consecutive files of an archive that have the same key. The key of a "
+           "file is its path up to the first dot of the base name; the rest after that dot is its "
+           "extension. A component is the file with the extension `key` (default: the component's name). "
+           "If `key` lists several extensions (\"jpg;jpeg;png\"), the first one that the sample has is "
+           "taken. Upper and lower case are the same. With dtype `bytes` the component is the content of "
+           "the file. With any other dtype it is the numbers in the file: text with white space between "
+           "the numbers, or NumPy's format if the extension ends with npy (dtype and shape must be those "
+           "of the component). `shape`, `variable` and `default` (for a sample without such a file) are "
+           "as in `parse_example`. The key \"__key__\" gives the sample's key. Directories, links and "
+           "files without an extension are skipped. Headers may be v7, ustar, GNU or pax. Damaged "
+           "archives, sparse files, devices, and names that lead out of the archive's directory are "
+           "errors.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

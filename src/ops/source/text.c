@@ -31,10 +31,11 @@ static const struct cw_attr_def attrs[] = {CW_LINE_ATTRS, {0}};
 const struct cw_op_desc cw_op_text = {
     .name = "text",
     .summary = "lines of text files",
-    .doc = "Gives `text`, the bytes of each line without its end (\"\\n\" or \"\\r\\n\"). The last line may "
-           "end with the file; empty lines are records. Files are taken pattern by pattern, those of a "
-           "pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. `compression` "
-           "auto knows gzip; zlib has to be named, because a text may begin like it.",
+    .doc = "Gives `text`, the bytes of each line without its end (\"\\n\" or \"\\r\\n\"). The last line "
+           "of a file may lack a line end; empty lines are records. Files come in the order of the "
+           "patterns; the files of one pattern are sorted by the bytes of their paths. Index files "
+           "(*.cwx) that a wildcard matches are left out. `compression` \"auto\" detects gzip but not "
+           "zlib, because a text may begin with the same bytes as zlib data.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -8,8 +8,8 @@
 #include "ops/source/record_streams.h"
 #include "storage/file.h"
 
-/* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but
- * the same size and time is found here. */
+/* Checks that a record, whose data match their own CRC, is the record that was indexed. This finds a file
+ * whose content has changed while its size and time stayed the same. CW_E_DATA: it is another record. */
 static int tfrecord_check_indexed(const struct cw_record_streams *t, uint64_t row,
                                   const struct cw_tensor *raw, struct cw_error *err)
 {
@@ -24,8 +24,8 @@ static int tfrecord_check_indexed(const struct cw_record_streams *t, uint64_t ro
     cw_error_file(err, path);
     return cw_error_set(err, CW_E_DATA,
                         "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32
-                        ", the index has %08" PRIx32 "): the file was changed and its size and time were "
-                        "kept; make its index anew (cachew index --rebuild)",
+                        ", the index has %08" PRIx32 "): the file has changed, but its size and time have "
+                        "not; rebuild its index (cachew index --rebuild)",
                         path, number, found, indexed);
 }
 
@@ -63,7 +63,8 @@ static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env
     struct cw_record_streams_options options = {
         .format = CW_FORMAT_TFRECORD,
         .produce = tfrecord_produce,
-        .partial_keys = !cw_attr_bool(op, "verify")}; /* checksums name the content where they are checked */
+        .partial_keys = !cw_attr_bool(
+            op, "verify")}; /* with `verify`, the file key covers all content, through the checksums */
     return cw_record_streams_open(op, env, &options, ret, err);
 }
 
@@ -74,16 +75,17 @@ static const struct cw_attr_def attrs[] = {
     {.name = "verify",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "check the CRC of each record's data, and that it is the one in the index"},
+     .doc = "check the CRC of each record's data, and compare it with the CRC in the index"},
     {0},
 };
 
 const struct cw_op_desc cw_op_tfrecord = {
     .name = "tfrecord",
     .summary = "records of TFRecord files",
-    .doc = "Gives `record`, the bytes of each record. Files are taken pattern by pattern, those of a pattern "
-           "sorted by bytes; index files (*.cwx) that a wildcard matches are left out. The CRC of a record's "
-           "length is always checked, when a file is indexed.",
+    .doc = "Gives `record`, the bytes of each record. Files come in the order of the patterns; the files "
+           "of one pattern are sorted by the bytes of their paths. Index files (*.cwx) that a wildcard "
+           "matches are left out. The CRC of each record's length is always checked when a file is "
+           "indexed.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
