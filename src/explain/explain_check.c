@@ -200,8 +200,8 @@ static json_t *trial_json(const json_t *facts, const json_t *remedy, double seco
 {
     double rate = json_number(json_object_get(facts, "run"), "elements_per_s");
     if (!remedy)
-        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "once more as it is", "seconds",
-                         seconds, "predicted", rate);
+        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "the unchanged pipeline",
+                         "seconds", seconds, "predicted", rate);
     return json_pack("{s:O, s:O, s:f, s:f, s:f}", "kind", json_object_get(remedy, "kind"), "what",
                      json_object_get(remedy, "what"), "seconds", seconds, "predicted",
                      json_number(remedy, "elements_per_s"), "predicted_gain", json_number(remedy, "gain"));

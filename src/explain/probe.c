@@ -72,7 +72,8 @@ static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw
         struct cw_cache_slot slot;
         void *to = cw_cache_reserve(set, &key, p->bytes, false, 1, &slot);
         if (!to)
-            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", p->n * p->bytes);
+            return cw_error_set(err, CW_E_IO, "the cache directory has no room for %zu bytes",
+                                p->n * p->bytes);
         int r = probe_interrupted(p, err);
         if (r < 0)
             return r;
@@ -115,7 +116,7 @@ static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t st
     }
     cw_arena_deinit(&arena);
     *ret = (double)(clock_ns() - start) * 1e-9 / (double)n;
-    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
+    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache in that directory lost entries written to it") : r;
 }
 
 /* Measures a new cache: reads it in steps of `first`, from the disk as far as it was written there, and then

@@ -110,7 +110,7 @@ static void finding_storage(struct finding *f)
     finding_offer(f,
                   (struct cw_remedy){
                       .kind = "storage", .rate = rate, .low = rate, .high = cw_costs_predict(f->c, &then)},
-                  "storage of %.0f MB/s instead of %.0f for what is not in memory",
+                  "storage that reads %.0f MB/s instead of %.0f, for files that are not in memory",
                   f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
 }
 
@@ -127,9 +127,11 @@ static void finding_consumer(struct finding *f)
                           .high = rate,
                           .change = option_json("limit-rate", 0)};
     if (f->c->taken > 0)
-        finding_offer(f, r, "batches taken as they come, instead of %.0f elements/s", f->c->taken);
+        finding_offer(f, r,
+                      "a consumer that takes batches as soon as they are ready, instead of %.0f elements/s",
+                      f->c->taken);
     else
-        finding_offer(f, r, "batches taken as they come");
+        finding_offer(f, r, "a consumer that takes batches as soon as they are ready");
 }
 
 /* ---- a cache ---- */
@@ -241,7 +243,7 @@ static int finding_cache(struct finding *f, const struct cw_place *p, struct cw_
     bool there = p->cache_point >= 0;
     m.change = there ? option_json("cache", p->cache_point)
                      : json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
-    finding_offer(f, m, "%s behind %s (operator %u): %.*f MB for all elements",
+    finding_offer(f, m, "%s after %s (operator %u): %.*f MB for all elements",
                   there ? "a cache at the cache point" : "autocache", f->c->ops[p->last].op, p->last,
                   m.bytes < 1e7, m.bytes * 1e-6);
     return 0;
@@ -305,8 +307,8 @@ static int finding_order(struct finding *f, const struct cw_move *m, struct cw_e
                            .rate = cw_costs_predict(f->c, &then),
                            .low = f->c->rate,
                            .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)},
-        "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
-        "result",
+        "%s (operator %u) before %s (operator %u), which then does %.3g %% of its work; the result is the "
+        "same",
         moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
     return 0;
 }

@@ -4,11 +4,11 @@
 #include <string.h>
 
 static const struct cw_law laws[] = {
-    {.says = "what drops elements may stand before what computes a component that it does not read",
+    {.says = "an operator that drops elements may come before one that computes components it does not read",
      .earlier = CW_COUNT_SAME,
      .later = CW_COUNT_FEWER,
      .conditions = CW_LAW_UNREAD | CW_LAW_NO_DRAW},
-    {.says = "what moves values to other places may stand before what changes each value by itself",
+    {.says = "an operator that moves values to other places may come before one that changes each by itself",
      .earlier = CW_COUNT_SAME,
      .earlier_actions = 1 << CW_ACTS_PIXELWISE | 1 << CW_ACTS_CAST,
      .later = CW_COUNT_SAME,

@@ -218,7 +218,7 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
     if (f->epoch > m->epoch)
         atc22_turn_epoch(m, f);
     if (m->workers != before)
-        snprintf(d->why, sizeof(d->why), "another mode: from one worker on");
+        snprintf(d->why, sizeof(d->why), "caching changed: the search starts again from one worker");
     bool decided = m->mode == PROFILE ? atc22_profile(m, f, d)
                                       : atc22_measure(&rules[(int)policy->parameter], m, f, d);
     m->workers = CW_MIN(m->workers, cw_pools_together(f).maximum);

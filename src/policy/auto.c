@@ -133,7 +133,7 @@ static bool auto_judge_trial(struct cw_auto *m, const struct cw_outlook *o, cons
     /* the pool may have become smaller meanwhile */
     bool go_back = late > 0 && !cw_auto_pools_is_target(&m->pools, back.pools);
     if (go_back)
-        auto_choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer don't do"}, now_s, d);
+        auto_choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer workers are too slow"}, now_s, d);
     m->plan.trial_from = -1;
     return go_back;
 }
@@ -152,7 +152,7 @@ static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const str
     m->plan.resting = error < CW_AUTO_EXACT && fewer == 0;
     if (fewer > 0 && !d->concluded) { /* one decision per report: the trial waits for the next one */
         struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->cache_point);
-        auto_choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
+        auto_choose(m, o, &less, &(struct cw_auto_reason){.why = "one worker fewer may be enough"}, now_s, d);
         m->plan.trial_from = before;
         d->promises = true; /* a trial that breaks this promise ends at once */
     }
@@ -191,13 +191,15 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
     if (other && worth && m->plan.decisions < most)
         auto_choose(m, &o, &best,
                     &(struct cw_auto_reason){why, &seems,
-                                             trial > 0 ? "what these give is to be known first"
-                                                       : "so many more than were ever measured are a guess"},
+                                             trial > 0 ? "the chosen number is to be measured first"
+                                                       : "so many more workers than were ever measured "
+                                                         "are a guess"},
                     now_s, d);
     else if (!predicted)
         auto_settle(m, &o, &stay,
                     &(struct cw_auto_reason){
-                        why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little",
+                        why, &best,
+                        trial > 0 ? "measurements are not certain enough yet" : "would gain too little",
                         cause && !predicted},
                     error, now_s, d);
 }
@@ -274,14 +276,14 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
     cw_auto_pools_target(&m->pools, workers);
     if (lost > 0) {
         d->concluded = true;
-        snprintf(d->why, sizeof(d->why), "a pool is gone, others give what they can");
+        snprintf(d->why, sizeof(d->why), "a pool is gone: other pools replace its workers if they can");
     }
     for (int i = 0; i < f->n_pools; i++)
         if (workers[i] > f->pools[i].maximum) {
             lost += (workers[i] - f->pools[i].maximum) * s.speed[i];
             workers[i] = f->pools[i].maximum;
             d->concluded = true;
-            snprintf(d->why, sizeof(d->why), "%s has no more than %d for this job",
+            snprintf(d->why, sizeof(d->why), "%s has no more than %d workers for this job",
                      f->n_pools > 1 ? f->pools[i].name : "the pool", f->pools[i].maximum);
         }
     if (!d->concluded)

@@ -59,7 +59,7 @@ static const char *record_limit_text(enum cw_bottleneck limit)
         [CW_BOTTLENECK_STORAGE] = "reading the source is the limit then",
         [CW_BOTTLENECK_CACHE] = "reading the cache is the limit then",
         [CW_BOTTLENECK_SCALING] = "more workers hardly help",
-        [CW_BOTTLENECK_MAXIMUM] = "there are no more workers",
+        [CW_BOTTLENECK_MAXIMUM] = "the job can't have more workers",
     };
     return texts[limit];
 }
@@ -194,14 +194,14 @@ static void why_put(struct cw_decision *d, const struct cw_auto *m, const struct
         why_add(d, ": %.4g s a batch with %d (step %.4g s)", measured_s, d->seen.workers,
                 m->watch.known.step.mean);
     if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * measured_s)
-        why_add(d, ", though by what they compute it is %.4g s", computed_s);
+        why_add(d, ", though by the workers' computing time it would be %.4g s", computed_s);
     if (d->seen.doubt >= LEAST_DOUBT)
         why_add(d, ", which may be %.0f %% more", 100 * d->seen.doubt);
     why_add(d, "; ");
     why_add_count(d, f, chosen);
     if (f->n_pools > 1) /* with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)" */
         why_add(d, "; %.20s first: %s)", f->pools[o->supply.order[chosen->order][0]].name,
-                chosen->order ? "it is there soonest" : "what it computes costs least");
+                chosen->order ? "its workers start soonest" : "its computing costs least");
     if (chosen->cache_point >= 0) {
         why_add(d, ", ");
         why_add_place(d, f, chosen->cache_point);
@@ -244,7 +244,7 @@ static void why_put_cache(struct cw_decision *d, const struct cw_auto *m, const 
     why_add_place(d, f, other.cache_point);
     why_add(d, " %.4g s%s", record_rest_s(f, &other),
             same                            ? ", too"
-            : other.time_s < chosen->time_s ? ", which is too little a gain"
+            : other.time_s < chosen->time_s ? ", which would gain too little"
                                             : "");
 }
 

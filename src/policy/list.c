@@ -55,7 +55,7 @@ void cw_policy_decide(const struct cw_policy *policy, struct cw_policy_memory *m
     if (ret->cache_point != facts->cache_point && !*ret->why)
         snprintf(ret->why, sizeof(ret->why), "%s",
                  f.unread ? "reading the cached elements takes longer than recomputing them"
-                          : "the policy caches elsewhere");
+                          : "the policy changed where elements are cached");
 }
 
 json_t *cw_policy_save(const struct cw_policy *policy, const struct cw_policy_memory *memory)
@@ -140,11 +140,12 @@ int cw_pool_name_check(const char *name, struct cw_error *err)
     bool is_static = strcmp(name, CW_POOL_STATIC) == 0;
     if (size > 0 && size <= POOL_NAME_BYTES && cw_text_utf8(name, size) && !is_static)
         return 0;
-    cw_error_attribute(err, "pool", name, "a name of its own");
+    cw_error_attribute(err, "pool", name, "a name of 1 to 64 bytes of UTF-8, other than \"static\"");
     return is_static
                ? cw_error_set(
                      err, CW_E_OPTION,
                      "pool \"%s\" has the workers that no provisioner started: expected another name", name)
-               : cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu",
-                              POOL_NAME_BYTES, size);
+               : cw_error_set(err, CW_E_OPTION,
+                              "the pool's name has %zu bytes: expected 1 to %d bytes of valid UTF-8", size,
+                              POOL_NAME_BYTES);
 }

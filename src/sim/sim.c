@@ -263,7 +263,7 @@ static int job_sample(struct cw_sim_played *p)
 static void job_follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
     *d = (struct cw_decision){
-        .cache_point = p->plan->cache_point, .concluded = true, .why = "the best plan, found by trying all"};
+        .cache_point = p->plan->cache_point, .concluded = true, .why = "the best of the plans tried"};
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 

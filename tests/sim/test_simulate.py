@@ -249,7 +249,7 @@ def test_a_cheap_pool_is_filled_first_and_a_dear_one_if_needed(tmp_path):
         assert chosen(7, objective=objective)[0] == {"dear": 0, "cheap": 7}
         workers, why = chosen(16, objective=objective)
         assert workers == {"dear": 6, "cheap": 10}
-        assert "6 of dear, 10 of cheap" in why and "cheap first: what it computes costs least" in why
+        assert "6 of dear, 10 of cheap" in why and "cheap first: its computing costs least" in why
 
 
 def test_what_is_there_soon_serves_a_short_job(tmp_path):
@@ -268,7 +268,7 @@ def test_what_is_there_soon_serves_a_short_job(tmp_path):
     result = simulate(tmp_path, workload)
     chosen = result["decisions"][0]["record"]["chosen"]["workers"]
     assert chosen["slow"] == 0 and 10 <= chosen["soon"] <= 12
-    assert "it is there soonest" in result["decisions"][0]["why"]
+    assert "its workers start soonest" in result["decisions"][0]["why"]
     long = simulate(tmp_path, {**workload, "batches_per_epoch": 150000})
     assert long["decisions"][-1]["record"]["chosen"]["workers"] == {"slow": 10, "soon": 0}
 
