@@ -1,4 +1,5 @@
-/* The list of policies, and what policies share. A new policy is a file, and a line here. */
+/* The list of policies, and functions that several policies use. A new policy is a new file and an entry in
+ * cw_policies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "policy/policies.h"
 #include "policy/supply.h"
 
-#define POOL_NAME_BYTES 64 /* names of workers begin with it, and stand in one line of a log */
+#define POOL_NAME_BYTES 64 /* names of workers begin with the pool's name, and appear in lines of the log */
 
 const struct cw_policy *const cw_policies[] = {
     &cw_policy_auto, &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_hpa, &cw_policy_fixed, NULL,
@@ -17,12 +18,12 @@ const struct cw_policy *const cw_policies[] = {
 bool cw_policy_find(const char *name, struct cw_policy *ret)
 {
 #ifdef CW_CRASH_POINTS
-    if (strcmp(name, cw_policy_script.name) == 0) { /* not in the list: it is no choice for users */
+    if (strcmp(name, cw_policy_script.name) == 0) { /* for tests only, so not in the list */
         *ret = cw_policy_script;
         return true;
     }
 #endif
-    if (strcmp(name, "cachew") == 0) /* as opposed to what was published */
+    if (strcmp(name, "cachew") == 0) /* this project's own policy, unlike the published "cachew-atc22" */
         name = cw_policy_auto.name;
     for (const struct cw_policy *const *p = cw_policies; *p; p++) {
         size_t size = strlen((*p)->name);
