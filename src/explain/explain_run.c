@@ -1,5 +1,5 @@
-/* Runs a pipeline for some seconds, and adds where its time goes, what limits its rate, and what would help.
- */
+/* Runs a pipeline for some seconds, and adds to the facts where its time goes, what limits its rate, and what
+ * would raise it. */
 #include "explain/explain.h"
 
 #include <math.h>
@@ -48,6 +48,7 @@ static json_t *bottleneck_json(const struct cw_costs *c)
 
 /* ---- advice without numbers ---- */
 
+/* Whether an operator was fused with another one. */
 static bool facts_in_fused(const json_t *facts, json_int_t position)
 {
     size_t i, k;
@@ -57,7 +58,8 @@ static bool facts_in_fused(const json_t *facts, json_int_t position)
     return false;
 }
 
-/* Returns sentences on what else would help, or why little does, where the gain can't be predicted. */
+/* Returns sentences for users about changes whose gain can't be predicted, and about limits that no change of
+ * options lifts. */
 static json_t *advice_json(const struct cw_local *l, const struct cw_measurement *m, const struct cw_costs *c,
                            const json_t *facts)
 {
@@ -94,7 +96,7 @@ static json_t *advice_json(const struct cw_local *l, const struct cw_measurement
 
 /* ---- all of it ---- */
 
-/* Returns the number of records that a cache would have entries of: repeats use the same entries. */
+/* Returns the number of records for which a cache would have entries: repeated records share one entry. */
 static double sequence_records(const struct cw_local *l)
 {
     double n = 0;
@@ -104,7 +106,8 @@ static double sequence_records(const struct cw_local *l)
     return l->sequence->n_positions >= CW_ENDLESS ? n : fmin(n, (double)l->sequence->n_positions);
 }
 
-/* Whether each epoch has another order. Entries of a cache lie in the order of the epoch that wrote them. */
+/* Whether each epoch has a different order. A cache is then read in scattered order, since its entries lie in
+ * the order of the epoch that wrote them. */
 static bool chain_shuffles(const struct cw_chain *chain)
 {
     bool any = false;
@@ -183,7 +186,7 @@ int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_
     mo.detail = true;
     mo.settle = mo.seconds * CW_MEASURE_SETTLE;
     mo.seconds -= mo.settle;
-    int r = cw_measure(l, &mo, &m, err); /* leaves the iterator for what it knows */
+    int r = cw_measure(l, &mo, &m, err); /* leaves its iterator in l, to be queried */
     if (r >= 0)
         r = facts_add_run(l, o, &m, facts, err);
     cw_measurement_deinit(&m);

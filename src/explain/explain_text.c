@@ -1,5 +1,5 @@
-/* The explanation for people, made of the JSON object that explain.c, explain_run.c and explain_check.c fill,
- * so that both say the same. */
+/* Writes the text for users from the JSON object that explain.c, explain_run.c and explain_check.c fill, so
+ * that text and JSON agree. */
 #include "explain/explain.h"
 
 #include <stdio.h>
