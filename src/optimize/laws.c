@@ -50,7 +50,7 @@ static bool law_holds(const struct cw_law *law, const struct cw_op *earlier, con
 
 const struct cw_law *cw_law_find(const struct cw_op *earlier, const struct cw_op *later)
 {
-    /* Keys of draws are made of names and their occurrences, which would change places. */
+    /* The random draws of an operator depend on how many operators of the same name come before it. */
     if (strcmp(earlier->desc->name, later->desc->name) == 0 && cw_op_draws(earlier))
         return NULL;
     for (size_t i = 0; i < CW_COUNT_OF(laws); i++)
