@@ -13,8 +13,8 @@
 #define VALLEY_BEFORE 0.15
 #define CHORD_BEFORE 0.05
 #define TAIL_BEFORE 0.001
-#define VALLEY_MISFIT \
-    25.0 /* a valley through three points may miss the others by this sum of squared errors */
+/* A valley through three points may miss the other points by this sum of squared errors. */
+#define VALLEY_MISFIT 25.0
 
 static double curve_power(double x, double p)
 {
