@@ -202,8 +202,7 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
         auto_choose(m, &o, &best,
                     &(struct cw_auto_reason){why, &seems,
                                              trial > 0 ? "the chosen number is to be measured first"
-                                                       : "so many more workers than were ever measured "
-                                                         "are a guess"},
+                                                       : "the speed of that many workers was never measured"},
                     now_s, d);
     else if (!predicted)
         auto_settle(m, &o, &stay,

@@ -135,7 +135,7 @@ static void why_add_more(struct cw_decision *d, const struct cw_outlook *o,
         why_add(d, "hardly gain anything");
     else
         why_add(d, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer,
-                better ? " as long as they stay" : "");
+                better ? " until the next decision" : "");
 }
 
 /* Adds the first cache point that would be faster and cheaper than the chosen one, but by too little. */
