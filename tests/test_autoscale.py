@@ -429,7 +429,7 @@ def test_pools_without_a_name_of_their_own_are_refused():
     assert 'pool "static" has the workers that no provisioner started' in refused(
         "provision", "--dispatcher", "127.0.0.1:1", "--pool", "static"
     )
-    assert "a pool's name has 1 to 64 bytes of UTF-8, not 0" in refused(
+    assert "the pool's name has 0 bytes: expected 1 to 64 bytes of valid UTF-8" in refused(
         "provision", "--dispatcher", "127.0.0.1:1", "--pool", ""
     )
     assert 'the address "nonsense": expected HOST:PORT' in refused("provision", "--dispatcher", "nonsense")

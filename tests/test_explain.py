@@ -403,9 +403,9 @@ def test_tries_what_can_be_tried(tmp_path):
     checks = told["checks"]
     tried = [r for r in told["remedies"] if r["here"]]
     assert [c["what"] for c in checks] == [
-        "once more as it is",
+        "the unchanged pipeline",
         *[r["what"] for r in tried],
-        "once more as it is",
+        "the unchanged pipeline",
     ]
     as_it_is = (checks[0]["measured"] + checks[-1]["measured"]) / 2
     for check, remedy in zip(checks[1:-1], tried):
@@ -602,20 +602,20 @@ def test_the_text(tmp_path):
     said = re.sub(r"[\d.]+", "#", ran.out)
     for line in (
         "an element costs:",
-        r"  operator                   elements/s     CPU us   waits us bytes behind",
+        r"  operator                   elements/s     CPU us   waits us  bytes after",
         "  files: # bytes per element, # bytes/s at this rate",
         "bottleneck: synthetic (operator #): it computes for # % of the threads' time",
-        "remedies, and what each would make of # elements/s:",
+        "remedies, and the rate with each (now # elements/s):",
         "tried, each for # s:",
     ):
         assert line in said, said
     assert re.search(
-        r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all "
+        r"^ +# \(# to #\)  autocache after (synthetic|delay) \(operator #\): # MB for all "
         r"elements$",
         said,
         re.MULTILINE,
     ), said
-    assert re.search(r"^ +# +# +[+-]#%  once more as it is$", said, re.MULTILINE), said
+    assert re.search(r"^ +# +# +[+-]#%  the unchanged pipeline$", said, re.MULTILINE), said
 
 
 # ---- what it sets by itself ----

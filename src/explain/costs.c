@@ -5,8 +5,8 @@
 
 #include "base/machine.h"
 
-#define BETWEEN 0.4 /* part of the threads' time between operators from which on batches are too small */
-#define WAITS 0.5   /* an operator that is on a CPU for less than this part of its time waits */
+#define BETWEEN 0.4 /* batches are too small if threads spend more than this part between operators */
+#define WAITS 0.5   /* an operator "waits" if it is on a CPU for less than this part of its time */
 
 const char *const cw_resource_names[] = {
     [CW_RESOURCE_THREADS] = "threads",   [CW_RESOURCE_CPUS] = "cpus",
@@ -36,8 +36,9 @@ static double seconds_per(uint64_t ns, uint64_t n)
     return n ? (double)ns * 1e-9 / (double)n : 0;
 }
 
-/* The time of a fused run counts under its first operator, except for blocks that ran unfused. It is divided
- * among the operators as in those blocks. */
+/* Adds the costs of operators. The profile counts the time of a fused run under its first operator, except in
+ * the few blocks that ran unfused (samples). The time is divided among the operators in the proportion of
+ * these samples. */
 static void costs_add_ops(struct cw_costs *c, const struct cw_profile *p, double elements)
 {
     for (unsigned i = 0; i < c->n_ops; i++) {
@@ -73,9 +74,10 @@ static void costs_add_ops(struct cw_costs *c, const struct cw_profile *p, double
     }
 }
 
-/* The system says how long threads wanted a CPU in all, not where. That time is divided among operators that
- * took longer than they computed, operators that woke up late from waiting, and the time between operators,
- * in this order. */
+/* Divides delay_s, the time that threads waited for a CPU, among its causes. The system reports only the sum.
+ * It is assigned, in this order, to operators that took longer than they were on a CPU, in proportion to
+ * their CPU time; to the rest of such waits, since waking up may be late; and to the time between operators.
+ */
 static void costs_separate_delay(struct cw_costs *c)
 {
     double cpu_s = 0, left = c->delay_s, gaps = 0;
@@ -110,7 +112,7 @@ double cw_costs_value_bytes(const struct cw_compiled *c, const struct cw_profile
     return v->rows ? (double)v->bytes / (double)v->rows : NAN;
 }
 
-/* Returns the bytes of an element behind ops[at] that later operators need. */
+/* Returns the mean bytes of an element after ops[at], of components that later operators need. */
 static double program_bytes_behind(const struct cw_compiled *c, const struct cw_profile *p,
                                    const struct cw_program *g, unsigned at)
 {
@@ -123,8 +125,8 @@ static double program_bytes_behind(const struct cw_compiled *c, const struct cw_
     return bytes;
 }
 
-/* Sets the bytes behind each operator: the mean over the sources whose elements pass it, weighted by their
- * elements. */
+/* Sets the bytes after each operator: the mean over the sources whose elements pass the operator, weighted by
+ * the numbers of their elements. */
 static void costs_add_bytes(struct cw_costs *c, const struct cw_compiled *compiled,
                             const struct cw_profile *p)
 {
@@ -143,8 +145,8 @@ static void costs_add_bytes(struct cw_costs *c, const struct cw_compiled *compil
     }
 }
 
-/* Returns how many CPUs this process can get: fewer where its threads wanted a CPU that others had. At least
- * as many as it used. */
+/* Returns how many CPUs this process can get: fewer than it may use if its threads waited for a CPU, but at
+ * least the number that it used. */
 static double measurement_cpus(const struct cw_measurement *m, double used)
 {
     double cpus = cw_cpu_budget(), wanted = m->cpu_s + m->delay_s;
@@ -187,7 +189,7 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     for (unsigned i = 0; i < c->n_ops; i++)
         c->cpu_s += c->ops[i].function ? fmax(c->ops[i].busy_s - c->ops[i].cpu_s, 0) + c->ops[i].call_s : 0;
     c->cpus = measurement_cpus(m, c->cpu_s * n / m->seconds);
-    /* waiting for calls counts as waiting here */
+    /* wait_ns includes the time in which the consumer waits for its own calls */
     c->consumer_s = fmax(m->seconds - (double)p->wait_ns * 1e-9, 0) / (double)m->elements;
     c->read_bytes = (double)p->read_bytes / n;
     c->cold_bytes = (double)p->cold_bytes / n;
@@ -263,7 +265,8 @@ static struct cw_bottleneck op_cost_bottleneck(const struct cw_op_cost *o)
                : (struct cw_bottleneck){.kind = "cpu", .op = o, .says = "it computes"};
 }
 
-/* Returns the operator whose calls take most of the consumer's time; NULL: the rest takes more. */
+/* Returns the operator whose calls take most of the consumer's time; NULL: the consumer's own step takes
+ * more. */
 static const struct cw_op_cost *costs_caller(const struct cw_costs *c)
 {
     const struct cw_op_cost *most = NULL;
@@ -275,7 +278,7 @@ static const struct cw_op_cost *costs_caller(const struct cw_costs *c)
 
 struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
 {
-    /* late threads do no work */
+    /* threads that wait for a CPU do no work, so shares are of the time without that */
     double limits[CW_N_RESOURCES], most = 0,
                                    late_s = c->late_s + cw_costs_busy(c, true) - cw_costs_busy(c, false),
                                    occupied = cw_costs_occupied(c) - late_s;
@@ -285,12 +288,12 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
         double s;
         const char *kind, *says;
     } parts[] = {
-        {c->other_s, "scheduling", "scheduling, for the operators are cheap"},
+        {c->other_s, "scheduling", "scheduling, because the operators are cheap"},
         {c->read_s, "reading", "reading files that are in memory"},
         {c->emit_s, "copying", "copying into batches"},
         {c->plan_s, "planning", NULL},
-        {c->idle_s[CW_IDLE_MEMORY], "memory", "waiting for memory, for the budget is used up"},
-        {c->idle_s[CW_IDLE_OTHER], "order", "elements that wait for others"},
+        {c->idle_s[CW_IDLE_MEMORY], "memory", "waiting for memory, because the budget is used up"},
+        {c->idle_s[CW_IDLE_OTHER], "order", "elements that wait for elements before them"},
     };
 
     struct cw_bottleneck b = {.kind = parts[0].kind, .says = parts[0].says};
@@ -318,7 +321,7 @@ bool cw_costs_wants_larger_batches(const struct cw_costs *c)
 {
     double limits[CW_N_RESOURCES], operators = cw_costs_busy(c, false);
     enum cw_resource least = cw_costs_limits(c, limits);
-    /* else threads wait for other resources, whatever they do between operators */
+    /* with another limit, threads wait for that resource, and time between operators does not matter */
     bool own = least == CW_RESOURCE_THREADS || least == CW_RESOURCE_CPUS || least == CW_RESOURCE_PLANNING;
     return own && c->other_s + c->plan_s > CW_MAX(operators, BETWEEN * cw_costs_occupied(c));
 }

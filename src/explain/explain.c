@@ -8,7 +8,7 @@
 
 /* ---- the pipeline as compiled ---- */
 
-/* Returns {component: type} of what is delivered. */
+/* Returns {component: type} of the components in batches. */
 static json_t *compiled_schema(const struct cw_compiled *c)
 {
     unsigned n;
@@ -36,7 +36,8 @@ static json_t *chain_schema(const struct cw_pipeline *p, const struct cw_chain *
     return schema;
 }
 
-/* Adds what an operator writes (components that are new or have another type) and removes. */
+/* Adds `outputs`, the components that an operator adds or whose type it changes, and `removes`. before,
+ * after: {component: type} before and after the operator. */
 static void node_add_types(json_t *node, const json_t *before, const json_t *after)
 {
     json_t *outputs = json_object(), *removed = json_array(), *value;
@@ -79,7 +80,7 @@ static json_t *chain_json(const struct cw_compiled *c, const struct cw_chain *ch
             json_object_set_new(o, "counts_elements", json_boolean(c->is_limit[node->position]));
         json_object_set(o, "attributes", node->attrs);
         json_array_append_new(list, o);
-        if (after) { /* else the next operator is compared with the last schema that is known */
+        if (after) { /* else the next operator is compared with the last known schema */
             json_decref(before);
             before = after;
         }
@@ -120,8 +121,8 @@ static const struct cw_node *chain_find_node(const struct cw_chain *chain, unsig
     return NULL;
 }
 
-/* Returns why one worker runs a whole epoch: the first take or skip that has to count, and the operator
- * before it that is the cause. */
+/* Returns why one worker runs a whole epoch: names the first take or skip that must count elements, and the
+ * operator before it that is the cause. */
 static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
@@ -173,8 +174,8 @@ static json_t *count_or_null(uint64_t n)
     return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n);
 }
 
-/* Adds the memory of a batch: exact for components of fixed size. The names of other components are listed.
- */
+/* Adds `batch`, with the memory of a batch: the exact bytes of components of fixed size, and the names of
+ * components whose size varies. */
 static int batch_add_json(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
                           struct cw_error *err)
 {
@@ -199,7 +200,8 @@ static int batch_add_json(const struct cw_local *l, const struct cw_explain_opti
     return r;
 }
 
-/* The rate at which elements are computed is not known yet. */
+/* Returns how source files are read, with a sentence if reading is slow. The 0 means that the rate of
+ * computing is not known yet. */
 static json_t *reading_add_json(const struct cw_reading *k)
 {
     json_t *o = cw_reading_json(k);

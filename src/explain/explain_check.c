@@ -10,17 +10,17 @@
 #include "session/report.h"
 #include "explain/rewrite.h"
 
-#define FILL_PASSES 3   /* to fill a cache: its queue may have no room for some elements in one pass */
-#define LEAST_BATCHES 8 /* of an epoch: with fewer, its beginning and end would dominate */
+#define FILL_PASSES 3   /* epochs to fill a cache: its write queue may refuse some elements in one epoch */
+#define LEAST_BATCHES 8 /* least batches of a shortened epoch: with fewer, its beginning and end dominate */
 
-struct trial {
+struct trial { /* a changed pipeline that is run; owns all its fields */
     struct cw_local local;
     struct cw_measure_options mo;
-    json_t *root;
-    bool cached; /* it has a cache, and the rest is used */
-    size_t at;   /* index of the cache point in the list of operators */
-    char *dir;
-    uint64_t enough; /* elements that fill the cache, of an endless epoch */
+    json_t *root;    /* the pipeline as JSON */
+    bool cached;     /* the trial has a cache; only then the fields below are used */
+    size_t at;       /* index of the cache point in the list of operators */
+    char *dir;       /* of the cache */
+    uint64_t enough; /* elements after which an endless epoch counts as cached */
     double hits;     /* part of the elements that came from the cache */
 };
 
@@ -31,7 +31,8 @@ static double json_number(const json_t *o, const char *key)
 
 /* ---- what is tried ---- */
 
-/* Returns the number of positions that are computed in a time. */
+/* Returns the number of positions that are computed in `seconds` at the measured rate: whole batches, at
+ * least LEAST_BATCHES. */
 static uint64_t positions_within(const json_t *facts, const struct cw_local *l, double seconds)
 {
     const json_t *costs = json_object_get(facts, "costs");
@@ -58,12 +59,12 @@ static int trial_change_root(struct trial *t, const json_t *change, struct cw_er
     return 0;
 }
 
-/* A cache is of use once it has all elements of an epoch. Limits the epoch to the elements that can be
- * computed in the time of a measurement. */
+/* Limits the epoch to the elements that can be computed in the time of a measurement, since a cache is useful
+ * only once it has all elements of an epoch. */
 static int trial_shorten(struct trial *t, const json_t *facts, const struct cw_local *l, struct cw_error *err)
 {
     uint64_t n = positions_within(facts, l, t->mo.seconds);
-    /* twice as many: as far as a shuffle reaches */
+    /* an endless epoch: twice as many, since a shuffle may take elements from further on */
     t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX;
     if (n >= l->sequence->n_positions)
         return 0;
@@ -86,7 +87,7 @@ static size_t pipeline_place_of(const struct cw_local *l, const struct cw_pipeli
     return 0;
 }
 
-/* Applies a change (NULL: none) to the pipeline and the options. */
+/* Sets up the pipeline and the options of a trial with a change (cw_remedy.change; NULL: none). */
 static int trial_change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change,
                         struct cw_error *err)
 {
@@ -127,7 +128,7 @@ static int trial_open_cache(struct trial *t, const struct cw_explain_options *o,
     return cw_cache_open(&options, &t->local.cache, err);
 }
 
-/* Runs an epoch, so that the cache has it. */
+/* Runs an epoch, which fills the cache. */
 static int trial_pass(struct trial *t, struct cw_error *err)
 {
     struct cw_local *l = &t->local;
@@ -152,8 +153,8 @@ static int trial_pass(struct trial *t, struct cw_error *err)
     return r < 0 ? r : cw_cache_flush(l->cache, err);
 }
 
-/* Fills the cache, and reads it once: segments are written past the page cache, and the third epoch is what
- * is measured. */
+/* Fills the cache, and then reads it once. Written data bypass the page cache, so the first epoch that reads
+ * them is slower than later ones, which are to be measured. */
 static int trial_fill_cache(struct trial *t, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};
@@ -200,15 +201,15 @@ static json_t *trial_json(const json_t *facts, const json_t *remedy, double seco
 {
     double rate = json_number(json_object_get(facts, "run"), "elements_per_s");
     if (!remedy)
-        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "once more as it is", "seconds",
-                         seconds, "predicted", rate);
+        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "the unchanged pipeline",
+                         "seconds", seconds, "predicted", rate);
     return json_pack("{s:O, s:O, s:f, s:f, s:f}", "kind", json_object_get(remedy, "kind"), "what",
                      json_object_get(remedy, "what"), "seconds", seconds, "predicted",
                      json_number(remedy, "elements_per_s"), "predicted_gain", json_number(remedy, "gain"));
 }
 
-/* Adds the gain of each remedy over the pipeline as it is. That runs before and after the remedies, because a
- * shared machine changes meanwhile. */
+/* Adds the gain of each remedy over the unchanged pipeline. That pipeline runs before and after the remedies,
+ * and its mean rate is used, because the load of a shared machine changes meanwhile. */
 static void trials_add_gains(json_t *list)
 {
     double sum = 0, n = 0;
@@ -225,8 +226,8 @@ static void trials_add_gains(json_t *list)
         json_object_set_new(o, "gain", json_real(json_number(o, "measured") * n / sum - 1));
 }
 
-/* Tries one remedy (NULL: none). A failure is reported in the list, and ends only this trial; except
- * interruption and want of memory. */
+/* Tries one remedy (NULL: the unchanged pipeline) and adds the result to `list`. A failure is added too, and
+ * ends only this trial. Interruption and lack of memory are returned. */
 static int trial_try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
                      const json_t *remedy, json_t *list, struct cw_error *err)
 {

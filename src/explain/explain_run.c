@@ -1,5 +1,5 @@
-/* Runs a pipeline for some seconds, and adds where its time goes, what limits its rate, and what would help.
- */
+/* Runs a pipeline for some seconds, and adds to the facts where its time goes, what limits its rate, and what
+ * would raise it. */
 #include "explain/explain.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
 {
     if (strcmp(b->kind, "calls") == 0)
         return json_sprintf(
-            "%s (operator %u): the consumer waits for its calls on joined batches, one after the "
-            "other, %.0f %% of the time",
+            "%s (operator %u): the consumer waits for calls that it makes itself, one after the other, "
+            "%.0f %% of the time",
             b->op->op, b->op->position, b->share * 100);
     if (b->op)
         return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
@@ -26,10 +26,11 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
         return json_sprintf("%s: %.0f %% of the threads' time", b->says, b->share * 100);
     if (strcmp(b->kind, "storage") == 0)
         return json_sprintf(
-            "storage: data that are not in memory come at %.0f MB/s, and %.0f %% of that are used",
+            "storage: files that are not in memory are read at %.0f MB/s, of which the run uses %.0f %%",
             c->storage_bytes_per_s * 1e-6, b->share * 100);
     if (strcmp(b->kind, "planning") == 0)
-        return json_sprintf("planning, which one thread at a time does: %.0f %% of its time", b->share * 100);
+        return json_sprintf("planning, which only one thread can do at a time: it takes %.0f %% of the time",
+                            b->share * 100);
     return json_string("the consumer: batches are ready before it takes them");
 }
 
@@ -47,6 +48,7 @@ static json_t *bottleneck_json(const struct cw_costs *c)
 
 /* ---- advice without numbers ---- */
 
+/* Whether an operator was fused with another one. */
 static bool facts_in_fused(const json_t *facts, json_int_t position)
 {
     size_t i, k;
@@ -56,41 +58,45 @@ static bool facts_in_fused(const json_t *facts, json_int_t position)
     return false;
 }
 
-/* Returns sentences on what else would help, or why little does, where the gain can't be predicted. */
+/* Returns sentences for users about changes whose gain can't be predicted, and about limits that no change of
+ * options lifts. */
 static json_t *advice_json(const struct cw_local *l, const struct cw_measurement *m, const struct cw_costs *c,
                            const json_t *facts)
 {
     json_t *list = json_array();
     double occupied = cw_costs_occupied(c);
     if (cw_costs_wants_larger_batches(c))
-        json_array_append_new(list, json_sprintf("batches of %.0f elements are small for operators as cheap "
-                                                 "as these: larger ones would raise the rate",
+        json_array_append_new(list, json_sprintf("batches of %.0f elements are small for such cheap "
+                                                 "operators: larger batches would raise the rate",
                                                  (double)m->elements / (double)CW_MAX(m->batches, 1)));
     if (c->emit_s > 0.2 * occupied &&
         json_array_size(json_object_get(json_object_get(facts, "batch"), "varying")))
         json_array_append_new(list,
-                              json_string("components that vary in size are copied into batches; those of "
-                                          "one size (crop or resize before batch) are computed in place"));
+                              json_string("components whose size varies are copied into batches; components "
+                                          "of fixed size (crop or resize images before batch) are computed "
+                                          "directly in the batch"));
     for (unsigned i = 0; i < c->n_ops; i++)
         if (strcmp(c->ops[i].op, "decode_image") == 0 && c->ops[i].busy_s > 0.3 * occupied &&
             !facts_in_fused(facts, i))
             json_array_append_new(
-                list, json_string("decode_image is not fused: with a crop of the same component directly "
-                                  "after it, only what the crop needs would be decoded"));
+                list, json_string("decode_image is not fused with a crop: if a crop of the same component "
+                                  "came directly after it, only the pixels that the crop needs would be "
+                                  "decoded"));
     if (c->delay_s > 0.2 * c->cpu_s)
         json_array_append_new(list,
-                              json_sprintf("threads wanted a CPU and others had it, for %.2g times as long "
-                                           "as they computed: other processes, or more threads than CPUs",
+                              json_sprintf("threads waited for a CPU %.2g times as long as they computed: "
+                                           "other processes use the CPUs, or there are more threads than "
+                                           "CPUs",
                                            c->delay_s / c->cpu_s));
     if (l->compiled->sequential)
-        json_array_append_new(list, json_string("a service runs each epoch on one worker: it can use all "
-                                                "CPUs of one machine, but not those of several"));
+        json_array_append_new(list, json_string("a service runs each epoch on one worker: an epoch can use "
+                                                "all CPUs of one machine, but not of several machines"));
     return list;
 }
 
 /* ---- all of it ---- */
 
-/* Returns the number of records that a cache would have entries of: repeats use the same entries. */
+/* Returns the number of records for which a cache would have entries: repeated records share one entry. */
 static double sequence_records(const struct cw_local *l)
 {
     double n = 0;
@@ -100,7 +106,8 @@ static double sequence_records(const struct cw_local *l)
     return l->sequence->n_positions >= CW_ENDLESS ? n : fmin(n, (double)l->sequence->n_positions);
 }
 
-/* Whether each epoch has another order. Entries of a cache lie in the order of the epoch that wrote them. */
+/* Whether each epoch has a different order. A cache is then read in scattered order, since its entries lie in
+ * the order of the epoch that wrote them. */
 static bool chain_shuffles(const struct cw_chain *chain)
 {
     bool any = false;
@@ -179,7 +186,7 @@ int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_
     mo.detail = true;
     mo.settle = mo.seconds * CW_MEASURE_SETTLE;
     mo.seconds -= mo.settle;
-    int r = cw_measure(l, &mo, &m, err); /* leaves the iterator for what it knows */
+    int r = cw_measure(l, &mo, &m, err); /* leaves its iterator in l, to be queried */
     if (r >= 0)
         r = facts_add_run(l, o, &m, facts, err);
     cw_measurement_deinit(&m);

@@ -1,5 +1,5 @@
-/* The explanation for people, made of the JSON object that explain.c, explain_run.c and explain_check.c fill,
- * so that both say the same. */
+/* Writes the text for users from the JSON object that explain.c, explain_run.c and explain_check.c fill, so
+ * that text and JSON agree. */
 #include "explain/explain.h"
 
 #include <stdio.h>
@@ -90,7 +90,7 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
     text_add_operators(t, json_object_get(f, "operators"), 0);
     json_array_foreach(json_object_get(f, "cache_points"), i,
                        cache_point) if (json_object_get(cache_point, "inert"))
-        cw_text_add(t, "%s (operator %d) can't keep anything: %s\n", json_get_text(cache_point, "op"),
+        cw_text_add(t, "%s (operator %d) can't cache anything: %s\n", json_get_text(cache_point, "op"),
                     (int)json_get_number(cache_point, "position"), json_get_text(cache_point, "inert"));
     cw_text_add(t, "batches hold: ");
     text_add_components(t, json_object_get(f, "outputs"));
@@ -103,8 +103,8 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
     cw_text_add(t, "  %s positions per epoch (elements before filters)\n", json_count_text(f, "elements", a));
     cw_text_add(t, "  %s\n",
                 json_is_true(json_object_get(f, "counted"))
-                    ? "counted: the place of every batch is known beforehand"
-                    : "not counted: which elements a batch has follows from how many were left before");
+                    ? "counted: the elements of every batch are known before the run"
+                    : "not counted: the elements of a batch depend on how many operators before it keep");
     if (json_get_text(f, "sequential_because"))
         cw_text_add(t, "  a service runs each epoch on one worker: %s\n",
                     json_get_text(f, "sequential_because"));
@@ -154,7 +154,7 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
     json_t *o;
     const json_t *storage = json_object_get(costs, "storage");
     cw_text_add(t, "\nan element costs:\n  %-24s %12s %10s %10s %12s\n", "operator", "elements/s", "CPU us",
-                "waits us", "bytes behind");
+                "waits us", "bytes after");
     json_array_foreach(json_object_get(costs, "stages"), i, o)
     {
         char label[64];
@@ -166,13 +166,13 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
         cw_text_add(t, "\n");
     }
     if (json_get_number(costs, "calls_s") > 0)
-        cw_text_add(t, "  calls on joined batches: %.1f us per element, for which the consumer waits\n",
+        cw_text_add(t, "  calls that the consumer makes itself: %.1f us per element, for which it waits\n",
                     json_get_number(costs, "calls_s") * 1e6);
     cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate",
                 json_get_number(storage, "bytes_per_element"),
                 json_bytes_text(storage, "needed_bytes_per_s", a));
     if (json_is_real(json_object_get(storage, "had_bytes_per_s")))
-        cw_text_add(t, "; data that are not in memory come at %s/s",
+        cw_text_add(t, "; files that are not in memory are read at %s/s",
                     json_bytes_text(storage, "had_bytes_per_s", b));
     cw_text_add(t, "\n");
 }
@@ -185,10 +185,10 @@ static void text_add_remedies(struct cw_text *t, const json_t *facts)
     if (unknown)
         cw_text_add(t, "how fast a cache would be is not known: %s\n", unknown);
     if (json_array_size(json_object_get(facts, "remedies")) == 0) {
-        cw_text_add(t, "remedies: none that would gain 3 %%\n");
+        cw_text_add(t, "remedies: none would gain 3 %%\n");
         return;
     }
-    cw_text_add(t, "remedies, and what each would make of %.0f elements/s:\n",
+    cw_text_add(t, "remedies, and the rate with each (now %.0f elements/s):\n",
                 json_get_number(json_object_get(facts, "run"), "elements_per_s"));
     json_array_foreach(json_object_get(facts, "remedies"), i, o)
         cw_text_add(t, "  %8.0f (%.0f to %.0f)  %s%s\n", json_get_number(o, "elements_per_s"),

@@ -6,10 +6,10 @@
 #include "base/cost_clock.h"
 #include "base/machine.h"
 
-/* An interruption is noticed at this interval. */
+/* Longest time after which an interruption is noticed. */
 #define SLICE_NS UINT64_C(50000000)
-/* Where costs are modelled, at least this many batches are taken: those that were under way before then do
- * not matter. */
+/* If costs are modelled (base/cost_clock.h), at least this many batches are taken, so that batches that were
+ * under way at the beginning do not matter. */
 #define MODELLED_BATCHES 32
 
 int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
@@ -35,7 +35,7 @@ int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, stru
     }
 }
 
-/* Sleeps until then; an interruption ends it. */
+/* Sleeps until a time; CW_E_INTERRUPTED: *interrupt was set. */
 static int measure_sleep_until(uint64_t until_ns, const volatile int *interrupt, struct cw_error *err)
 {
     for (uint64_t now; (now = cw_now_ns()) < until_ns;) {
@@ -67,8 +67,8 @@ static uint64_t *profile_counter(const struct cw_profile *p, size_t offset)
     return (uint64_t *)((uintptr_t)p + offset);
 }
 
-/* Leaves in p what was counted after `before`. Samples stay: they give means, which get better with their
- * number. */
+/* Subtracts the counters of `before` from those of p. Sampled times are kept, since they are only used for
+ * means, which are better with more samples. */
 static void profile_subtract(struct cw_profile *p, const struct cw_profile *before)
 {
 #define COUNTER(name) offsetof(struct cw_profile, name)
@@ -93,15 +93,16 @@ static void profile_subtract(struct cw_profile *p, const struct cw_profile *befo
         p->idle_for_ns[i] -= before->idle_for_ns[i];
 }
 
-/* Returns the time. Where costs are modelled, it is the time that the work so far takes, or the end of the
- * consumer's last pause. */
+/* Returns the time in ns. If costs are modelled, it is the modelled time of the work so far, or the end of
+ * the consumer's last pause if that is later. */
 static uint64_t measure_now_ns(const struct cw_local *l, uint64_t paused_until_ns)
 {
     return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns);
 }
 
-/* Waits until the next batch is due, at *until_ns, after one of n elements. A wait longer than the
- * measurement is an error: it could not show such a rate. */
+/* Waits until the next batch is due at the rate o->rate, after a batch of n elements, and sets *until_ns to
+ * that time. It is an error if one batch takes longer than the whole measurement, which could not show such a
+ * rate. */
 static int measure_keep_rate(const struct cw_measure_options *o, uint64_t start,
                              const struct cw_measurement *m, unsigned n, uint64_t *until_ns,
                              struct cw_error *err)
@@ -111,7 +112,7 @@ static int measure_keep_rate(const struct cw_measure_options *o, uint64_t start,
     if (n <= o->rate * o->seconds)
         return cw_cost_modelled() ? 0 : measure_sleep_until(*until_ns, o->interrupt, err);
     snprintf(value, sizeof(value), "%g", o->rate);
-    snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured",
+    snprintf(expected, sizeof(expected), "at least %g, so that a batch of %u takes at most the measured %g s",
              n / o->seconds, n, o->seconds);
     return cw_error_value(err, CW_E_OPTION, "limit-rate", value, expected,
                           "a rate of %s elements per second: expected %s", value, expected);
@@ -162,10 +163,10 @@ static int measure_take(struct cw_local *l, const struct cw_measure_options *o, 
 }
 
 /*
- * Where costs are modelled (base/cost_clock.h), the rest follows from them. A run takes the time of its work,
- * or of the consumer's limit; the consumer takes no time of its own. A thread without work is idle, and CPUs
- * do what the model says. Elements of batches count whether the batches were taken or not: they were
- * computed.
+ * If costs are modelled (base/cost_clock.h), computes the other fields of a measurement from them. A run
+ * takes the time of its work, or the time that the consumer's limit gives; the consumer itself takes no time.
+ * A thread without work is idle, and CPU times are those of the model. Elements count as soon as they are in
+ * a batch, even if the batch was not taken.
  */
 static void measurement_model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)
 {
@@ -261,7 +262,7 @@ json_t *cw_measurement_json(const struct cw_measurement *m)
         busy_s += (double)p->ops[i].ns * 1e-9;
     double idle = CW_MIN((double)p->idle_ns / run_ns, 1.0),
            busy = p->run_ns ? (busy_s * 1e9 - (double)p->cold_ns) / run_ns
-                            : 1; /* cold reads have threads of their own */
+                            : 1; /* cold_ns is subtracted, since cold reads run on separate read threads */
     return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads",
                      (int)m->options.threads, "seconds", m->seconds, "batches", (json_int_t)m->batches,
                      "elements", (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",

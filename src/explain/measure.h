@@ -1,4 +1,4 @@
-/* Measurements: runs a pipeline for some seconds and counts. `explain` and `bench` call it. */
+/* Runs a pipeline for some seconds and counts batches, elements and time. `explain` and `bench` call it. */
 #pragma once
 #include "session/local.h"
 
@@ -7,37 +7,39 @@ struct cw_measure_options {
     unsigned threads;
     size_t memory;
     bool optimize;
-    bool detail;         /* count more (engine/profile.h) */
-    int64_t cache_point; /* of the cache in l->cache, where there is one */
-    double seconds;      /* measured: until the first batch after this time */
-    double settle;       /* not measured: until the first batch after this time, before; 0: none */
-    /* elements per second that are taken at most; 0: no limit. A batch must not take longer than `seconds`
-     * then */
+    bool detail;         /* fill in all counters of the profile (engine/profile.h) */
+    int64_t cache_point; /* number of the cache point to use, if l->cache is set */
+    double seconds;      /* the measurement ends with the first batch after this time */
+    double settle;       /* seconds before the measurement starts, up to the next batch; 0: none */
+    /* most elements per second that are taken; 0: no limit. At this rate, a batch must not take longer than
+     * `seconds` */
     double rate;
-    double wait;                   /* deadline for a batch; 0: none */
-    const volatile int *interrupt; /* set by another thread: it ends with CW_E_INTERRUPTED; may be NULL */
+    double wait;                   /* seconds to wait for a batch at most; 0: no limit */
+    const volatile int *interrupt; /* another thread sets *interrupt: CW_E_INTERRUPTED; may be NULL */
 };
 
 struct cw_measurement {
-    double seconds, first_batch_s; /* the latter from the first request */
+    double seconds, first_batch_s; /* first_batch_s: from the first request to the first batch */
     uint64_t batches, elements, bytes;
     double noise; /* relative deviation of the rates of both halves from their mean */
-    double cpu_s,
-        delay_s; /* of this process, all threads; delay_s: while others had the CPU that was wanted */
+    /* sums over all threads of this process: on a CPU; waiting for a CPU that was busy with something else */
+    double cpu_s, delay_s;
     struct cw_measure_options options;
-    struct cw_profile profile; /* of these seconds; of values and of what was sampled, since the run began */
+    /* of these seconds, except for sizes of values and for sampled times, which are counted since the run
+     * began */
+    struct cw_profile profile;
 };
 
-/* Part of the time, at the beginning, that `explain` does not measure: processes start, pages come into
- * memory. */
+/* Part of the time, at the beginning, that `explain` does not measure, while processes start and pages are
+ * loaded into memory. */
 #define CW_MEASURE_SETTLE 0.25
 
-/* Takes batches, epoch after epoch. Frees an iterator that l has, and leaves its own there, to be queried. A
- * sequence without elements is an error. The caller deinits *ret in any case. */
+/* Runs the pipeline of l, epoch after epoch. Frees l->iterator, and leaves the iterator of this run there, to
+ * be queried. A sequence without elements is an error. The caller calls cw_measurement_deinit in any case. */
 int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret,
                struct cw_error *err) _must_check_;
 void cw_measurement_deinit(struct cw_measurement *m);
-/* As cw_iterator_next of l's iterator, with the deadline and the interruption of o. */
+/* Calls cw_iterator_next of l->iterator with the deadline o->wait. Ends early if *o->interrupt is set. */
 int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
                     struct cw_error *err) _must_check_;
 
@@ -46,7 +48,7 @@ static inline double cw_measurement_rate(const struct cw_measurement *m)
     return m->seconds > 0 ? (double)m->elements / m->seconds : 0;
 }
 
-/* {threads, seconds, ...} (docs/cli.md). busy_s: of operators, reading, planning and copying. Shares of the
- * threads' time: idle; other, neither idle nor busy, that is scheduling. Of the consumer's: wait. Needs the
- * measurement's profile. */
+/* Returns {threads, seconds, ...} (docs/cli.md); new reference. busy_s is the time of operators, reading,
+ * planning and copying. idle_share and other_share are parts of the threads' time; "other" is neither idle
+ * nor busy, that is scheduling. wait_share is a part of the consumer's time. */
 json_t *cw_measurement_json(const struct cw_measurement *m);

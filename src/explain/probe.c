@@ -11,16 +11,17 @@
 #include "base/text.h"
 #include "cache/cache.h"
 
-/* Two sizes of entries: about a number and a label, and a small image. The time of an entry is taken to be
- * linear in its size. */
+/* Two sizes of entries: about that of a number with a label, and that of a small image. The time to read an
+ * entry is assumed to be linear in its size. */
 #define SMALL_BYTES ((size_t)256)
 #define LARGE_BYTES ((size_t)128 << 10)
-/* Entries of each size: they take some milliseconds to read. */
+/* Number of entries of each size, which take some milliseconds to read. */
 #define N_SMALL 8192
 #define N_LARGE 128
-/* Entries that are read at once, as by a block of elements. */
+/* Number of entries that one call reads, as the engine does for a block of elements. */
 #define AT_ONCE 32
-/* A step through the entries that visits them all, far apart: a prime that divides neither number. */
+/* Scattered reading goes through the entries in steps of this number. It is a prime that divides neither
+ * N_SMALL nor N_LARGE, so that all entries are visited. */
 #define STRIDE 37
 #define SCRATCH_BYTES ((size_t)64 << 20)
 
@@ -72,7 +73,8 @@ static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw
         struct cw_cache_slot slot;
         void *to = cw_cache_reserve(set, &key, p->bytes, false, 1, &slot);
         if (!to)
-            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", p->n * p->bytes);
+            return cw_error_set(err, CW_E_IO, "the cache directory has no room for %zu bytes",
+                                p->n * p->bytes);
         int r = probe_interrupted(p, err);
         if (r < 0)
             return r;
@@ -82,8 +84,8 @@ static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw
     return 0;
 }
 
-/* Sets *ret to the seconds for an entry by a clock: of the wall for a disk, of this thread's CPU for memory,
- * so that other processes do not count. */
+/* Reads all entries and sets *ret to the seconds per entry by a clock: the wall clock for a disk; this
+ * thread's CPU time for memory, so that the load of other processes does not count. */
 static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t stride,
                       uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
 {
@@ -115,11 +117,11 @@ static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t st
     }
     cw_arena_deinit(&arena);
     *ret = (double)(clock_ns() - start) * 1e-9 / (double)n;
-    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
+    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache in that directory lost entries written to it") : r;
 }
 
-/* Measures a new cache: reads it in steps of `first`, from the disk as far as it was written there, and then
- * in steps of `second`, from memory. */
+/* Measures a new cache with entries of one size. Reads it in steps of `first` entries, from the disk if
+ * written data bypassed the page cache, and then in steps of `second` entries, from memory. */
 static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first,
                       double *ret_second, struct cw_error *err)
 {
@@ -135,7 +137,7 @@ static int probe_size(const struct probe *p, size_t first, size_t second, double
     if (r >= 0)
         r = probe_fill(p, set, err);
     if (r >= 0) {
-        memset(to, 0, AT_ONCE * p->bytes); /* its pages are there when the clock runs */
+        memset(to, 0, AT_ONCE * p->bytes); /* so that page faults of this buffer are not measured */
         r = cw_cache_flush(c, err);
     }
     if (r >= 0)
@@ -147,6 +149,7 @@ static int probe_size(const struct probe *p, size_t first, size_t second, double
     return r;
 }
 
+/* Sets the time per entry and per byte from the times of a small and a large entry. */
 static void speed_line(double small, double large, double *ret_entry, double *ret_byte)
 {
     *ret_byte = CW_MAX(large - small, 0) / (double)(LARGE_BYTES - SMALL_BYTES);
@@ -170,8 +173,9 @@ int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrup
         const struct probe p = {
             .dir = path, .interrupt = interrupt, .n = sizes[i].n, .bytes = sizes[i].bytes};
         r = probe_size(&p, step, step, &cold[i], &warm[i], err);
-        /* An epoch is scattered over some seconds; the system has read ahead by then, in large pages, which
-         * are quicker than those of single entries. */
+        /* A real epoch takes seconds. By then the kernel has read ahead into large pages of the page cache,
+         * which are faster to read than the pages of single entries. So memory is measured after reading in
+         * order. */
         if (r >= 0 && scattered)
             r = probe_size(&p, 1, step, &other, &warm[i], err);
     }

@@ -4,20 +4,20 @@
 
 #include "base/text.h"
 
-/* Remedies that gain less are not proposed. */
+/* Remedies that gain less than this part are not proposed. */
 #define LEAST_GAIN 0.03
-/* Waiting threads cost memory: at most this many for each CPU. */
+/* More threads than CPUs help where threads wait, but each thread takes memory: at most this many per CPU. */
 #define THREADS_PER_CPU 8
 
-struct finding {
+struct finding { /* a search for remedies: its input, and the list so far */
     const struct cw_costs *c;
     const struct cw_remedy_options *o;
     struct cw_remedy *list;
     size_t n;
 };
 
-/* Adds r, whose change is taken over, if it gains enough. Widens low and high by the noise of the run. fmt:
- * r.what. */
+/* Adds remedy r if it gains enough; takes the reference r.change in any case. Widens low and high by the
+ * noise of the run. fmt: format of r.what. */
 static void finding_offer(struct finding *f, struct cw_remedy r, const char *fmt, ...) _printf_(3, 4);
 
 static void finding_offer(struct finding *f, struct cw_remedy r, const char *fmt, ...)
@@ -39,14 +39,15 @@ static json_t *option_json(const char *name, json_int_t value)
 
 /* ---- threads, CPUs, memory, storage ---- */
 
-/* Returns the rate if scheduling, which takes a lock, does not get faster with threads (Amdahl). */
+/* Returns the predicted rate if more threads do not make scheduling faster, since it holds a lock (Amdahl).
+ */
 static double costs_predict_serial(const struct cw_costs *now, struct cw_costs then)
 {
     then.other_s = now->other_s * then.threads / now->threads;
     return cw_costs_predict(now, &then);
 }
 
-/* Returns how many threads it takes until another resource is the limit. */
+/* Returns the number of threads with which another resource becomes the limit. */
 static unsigned costs_threads_wanted(const struct cw_costs *c)
 {
     double limits[CW_N_RESOURCES], least = INFINITY, most = THREADS_PER_CPU * ceil(c->cpus);
@@ -110,11 +111,11 @@ static void finding_storage(struct finding *f)
     finding_offer(f,
                   (struct cw_remedy){
                       .kind = "storage", .rate = rate, .low = rate, .high = cw_costs_predict(f->c, &then)},
-                  "storage of %.0f MB/s instead of %.0f for what is not in memory",
+                  "storage that reads %.0f MB/s instead of %.0f, for files that are not in memory",
                   f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
 }
 
-/* The rate for a faster consumer, or for a second one. */
+/* Adds the rate of a consumer that never lets batches wait. */
 static void finding_consumer(struct finding *f)
 {
     struct cw_costs then = *f->c;
@@ -127,14 +128,16 @@ static void finding_consumer(struct finding *f)
                           .high = rate,
                           .change = option_json("limit-rate", 0)};
     if (f->c->taken > 0)
-        finding_offer(f, r, "batches taken as they come, instead of %.0f elements/s", f->c->taken);
+        finding_offer(f, r,
+                      "a consumer that takes batches as soon as they are ready, instead of %.0f elements/s",
+                      f->c->taken);
     else
-        finding_offer(f, r, "batches taken as they come");
+        finding_offer(f, r, "a consumer that takes batches as soon as they are ready");
 }
 
 /* ---- a cache ---- */
 
-/* Returns the elements that pass behind an operator, per element of a batch. */
+/* Returns the elements that pass after an operator, per element of a batch. */
 static double costs_rows_behind(const struct cw_costs *c, unsigned position)
 {
     for (unsigned i = position + 1; i < c->n_ops; i++)
@@ -143,7 +146,8 @@ static double costs_rows_behind(const struct cw_costs *c, unsigned position)
     return 1;
 }
 
-/* Whether other operators of the fused run are behind the place: then these are a run of their own. */
+/* Whether a fused run that is cut after operator `last` still has two or more operators after the cut, `op`
+ * and another one: then these are fused again. */
 static bool costs_still_fused(const struct cw_costs *c, unsigned op, unsigned last)
 {
     bool any = false;
@@ -152,9 +156,10 @@ static bool costs_still_fused(const struct cw_costs *c, unsigned op, unsigned la
     return any;
 }
 
-/* Sets the costs to those of a cache behind operator `last`: operators up to it cost nothing. The rest of a
- * fused run that is cut gains as much from fusion as the whole run, or nothing (`alone`). False: its costs
- * are not known. */
+/* Sets the costs to those with a cache after operator `last`: operators up to `last` cost nothing. If the
+ * cache cuts a fused run, the rest of the run is assumed to gain as much from fusion as the whole run, or
+ * nothing
+ * (`alone`). False: the costs of the rest are not known. */
 static bool costs_skip_before(struct cw_costs *then, unsigned last, bool alone)
 {
     for (unsigned i = 0; i < then->n_ops; i++) {
@@ -182,8 +187,7 @@ static double costs_work(const struct cw_costs *c)
     return c->read_s + c->emit_s + cw_costs_busy(c, true);
 }
 
-/* Returns the CPU time of an element for scheduling: what is neither an operator's nor other work on elements
- * or batches. */
+/* Returns the CPU time per element for scheduling: CPU time that is not spent on elements or batches. */
 static double costs_scheduling_cpu(const struct cw_costs *c)
 {
     double s = c->cpu_s - c->read_s - c->emit_s - c->plan_s - c->consumer_s;
@@ -192,8 +196,8 @@ static double costs_scheduling_cpu(const struct cw_costs *c)
     return fmax(s, 0);
 }
 
-/* Adapts the time of scheduling. It is spent per block, and each block takes about the same time, so that
- * cheaper elements share it with more others. */
+/* Reduces the time of scheduling in proportion to the work on an element. Scheduling time is spent per block
+ * (a group of elements). Blocks take about the same time, so cheaper elements share it with more elements. */
 static void costs_share_scheduling(const struct cw_costs *now, struct cw_costs *then)
 {
     double part = costs_work(now) > 0 ? fmin(costs_work(then) / costs_work(now), 1) : 1;
@@ -202,7 +206,8 @@ static void costs_share_scheduling(const struct cw_costs *now, struct cw_costs *
     then->cpu_s -= costs_scheduling_cpu(now) * (1 - part);
 }
 
-/* Returns the rate if all elements at the place are read from the cache, in read_s each. */
+/* Returns the predicted rate if all elements are read from the cache, in read_s each. c: the measured costs;
+ * behind: the costs after the cache; same_blocks: blocks keep their number of elements. */
 static double costs_cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s,
                                 bool same_blocks)
 {
@@ -241,7 +246,7 @@ static int finding_cache(struct finding *f, const struct cw_place *p, struct cw_
     bool there = p->cache_point >= 0;
     m.change = there ? option_json("cache", p->cache_point)
                      : json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
-    finding_offer(f, m, "%s behind %s (operator %u): %.*f MB for all elements",
+    finding_offer(f, m, "%s after %s (operator %u): %.*f MB for all elements",
                   there ? "a cache at the cache point" : "autocache", f->c->ops[p->last].op, p->last,
                   m.bytes < 1e7, m.bytes * 1e-6);
     return 0;
@@ -252,7 +257,8 @@ static bool remedy_inserts(const struct cw_remedy *r)
     return json_object_get(r->change, "insert") != NULL;
 }
 
-/* Orders by size; of equals, an existing cache point comes first, then the one that gains more. */
+/* Orders caches by size. Of two caches of equal size, one at an existing cache point comes first, then the
+ * one that gains more. */
 static int remedy_compare_bytes(const void *a, const void *b)
 {
     const struct cw_remedy *x = a, *y = b;
@@ -263,7 +269,8 @@ static int remedy_compare_bytes(const void *a, const void *b)
     return x->rate > y->rate ? -1 : x->rate < y->rate ? 1 : 0;
 }
 
-/* Drops caches that gain no more than a smaller one. The list has only caches from index `from` on. */
+/* Drops each cache that does not gain at least LEAST_GAIN more than a smaller one. From index `from` on, the
+ * list has only caches. */
 static void finding_keep_best_caches(struct finding *f, size_t from)
 {
     size_t n = from;
@@ -305,8 +312,8 @@ static int finding_order(struct finding *f, const struct cw_move *m, struct cw_e
                            .rate = cw_costs_predict(f->c, &then),
                            .low = f->c->rate,
                            .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)},
-        "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
-        "result",
+        "%s (operator %u) before %s (operator %u), which then does %.3g %% of its work; the result is the "
+        "same",
         moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
     return 0;
 }

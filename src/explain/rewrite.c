@@ -24,7 +24,8 @@ json_t *cw_change_apply(const json_t *root, const json_t *change)
     return failed ? NULL : json_incref(copy);
 }
 
-/* The pipeline with a change, compiled. 1: it does not compile. */
+/* Compiles the pipeline with a change into *ret. Takes the caller's reference to `change`. 1: the changed
+ * pipeline does not compile. */
 static int change_compile(const struct cw_local *l, json_t *change, struct cw_local *ret,
                           struct cw_error *err)
 {
@@ -39,8 +40,10 @@ static int change_compile(const struct cw_local *l, json_t *change, struct cw_lo
 
 /* ---- cache points ---- */
 
-/* Of a cache point in c, which has the values of the pipeline that ran: a cache point makes none. Over the
- * sources by the elements that they gave. 1: it can't be used. */
+/* Sets *ret to the mean bytes of an element at the cache point at `position` of c, weighted by the elements
+ * of each source. *ret_number: the cache point's number. p is the profile of the pipeline that ran; c may
+ * have one cache point more, which does not change the numbers of values. 1: the cache point can't be used,
+ * or the size is not known. */
 static int cache_point_bytes(const struct cw_compiled *c, const struct cw_profile *p, unsigned position,
                              double *ret, int *ret_number)
 {
@@ -83,7 +86,7 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
                 places[n++] = place;
             continue;
         }
-        /* the same elements as one place earlier */
+        /* a cache here would have the same elements as one place earlier */
         if (before->desc->cache_point || before->desc->kind == CW_OP_INDEX)
             continue;
         r = change_compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at),
@@ -100,7 +103,8 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
 
 /* ---- another order ---- */
 
-/* The bound operator of a program at a position; NULL: it is not in this one, or does nothing. */
+/* Returns the program's operator at a position; NULL: the program does not have it, because it belongs to
+ * another source or does nothing. */
 static const struct cw_op *program_find_op(const struct cw_program *g, unsigned position)
 {
     for (unsigned i = 0; i < g->n_ops; i++)
@@ -109,7 +113,8 @@ static const struct cw_op *program_find_op(const struct cw_program *g, unsigned 
     return NULL;
 }
 
-/* Returns the part of what comes in that goes out: elements of a filter, bytes of any other operator. */
+/* Returns the part of its input that an operator keeps: of the elements for a filter, of the bytes for any
+ * other operator. leaf: index of the source's program. */
 static double op_kept_part(const struct cw_compiled *c, const struct cw_costs *costs,
                            const struct cw_profile *p, const struct cw_op *op, unsigned leaf)
 {
@@ -117,15 +122,15 @@ static double op_kept_part(const struct cw_compiled *c, const struct cw_costs *c
         for (unsigned i = op->position + 1; i < costs->n_ops; i++)
             if (costs->ops[i].rows > 0)
                 return costs->ops[i].rows / costs->ops[op->position].rows;
-        return 1 / costs->ops[op->position].rows; /* the batch is next */
+        return 1 / costs->ops[op->position].rows; /* no operator follows before the batch */
     }
     if (memcmp(&op->in[0].type, &op->out[0].type, sizeof(op->in[0].type)) == 0)
-        return 1; /* a flip; what was measured of both differs by chance */
+        return 1; /* such as a flip: the measured sizes of input and output differ only by chance */
     return cw_costs_value_bytes(c, p, leaf, op->out[0].value, &op->out[0].type) /
            cw_costs_value_bytes(c, p, leaf, op->in[0].value, &op->in[0].type);
 }
 
-/* How far the operator at place `from` can go towards the front. */
+/* Returns the smallest index to which the operator at index `from` may be moved. */
 static size_t move_earliest(const struct cw_local *l, const struct cw_program *g,
                             const struct cw_costs *costs, size_t from)
 {
@@ -151,8 +156,8 @@ int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const stru
     _cleanup_free_ struct cw_move *moves = calloc(chain->n + 1, sizeof(*moves));
     size_t n = 0;
     int r = moves ? 0 : cw_error_nomem(err, 0, "orders of operators");
-    /* Behind concat each source has values of its own; and what fails is no longer the same where it is not
-     * raised. */
+    /* Not after concat, where each source has its own values. Only if errors end the run: with another order,
+     * other elements fail first, so with another on_error the batches could differ. */
     for (size_t from = 2; from < chain->n && r >= 0 && l->compiled->n_programs == 1 &&
                           l->pipeline->on_error == CW_ON_ERROR_RAISE;
          from++) {

@@ -4,11 +4,11 @@
 #include <string.h>
 
 static const struct cw_law laws[] = {
-    {.says = "what drops elements may stand before what computes a component that it does not read",
+    {.says = "an operator that drops elements may come before one that computes components it does not read",
      .earlier = CW_COUNT_SAME,
      .later = CW_COUNT_FEWER,
      .conditions = CW_LAW_UNREAD | CW_LAW_NO_DRAW},
-    {.says = "what moves values to other places may stand before what changes each value by itself",
+    {.says = "an operator that moves values to other places may come before one that changes each by itself",
      .earlier = CW_COUNT_SAME,
      .earlier_actions = 1 << CW_ACTS_PIXELWISE | 1 << CW_ACTS_CAST,
      .later = CW_COUNT_SAME,
@@ -50,7 +50,7 @@ static bool law_holds(const struct cw_law *law, const struct cw_op *earlier, con
 
 const struct cw_law *cw_law_find(const struct cw_op *earlier, const struct cw_op *later)
 {
-    /* Keys of draws are made of names and their occurrences, which would change places. */
+    /* The random draws of an operator depend on how many operators of the same name come before it. */
     if (strcmp(earlier->desc->name, later->desc->name) == 0 && cw_op_draws(earlier))
         return NULL;
     for (size_t i = 0; i < CW_COUNT_OF(laws); i++)

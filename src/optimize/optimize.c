@@ -1,4 +1,4 @@
-/* Fuses runs of image operators of a program. Called once per program; the result is immutable. */
+/* Fuses consecutive image operators of a program. Called by the engine and by `explain`. */
 #include "optimize/optimize.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ struct cw_optimized *cw_optimized_free(struct cw_optimized *o)
     return NULL;
 }
 
-/* Whether a value is read by an operator other than ops[except], or is an output. */
+/* Whether a value is an output, or is read by an operator other than ops[except]. */
 static bool optimize_used_elsewhere(const struct cw_program *g, unsigned value, unsigned except)
 {
     for (unsigned k = 0; k < g->n_outputs; k++)
@@ -32,8 +32,8 @@ static bool optimize_used_elsewhere(const struct cw_program *g, unsigned value, 
     return false;
 }
 
-/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values no other operator
- * reads; image operators of other components may not stand between. 0 or 1: nothing to fuse. */
+/* Returns how many operators from ops[at] on, before `end`, can be fused into one: consecutive image
+ * operators on one component, whose intermediate values no other operator reads. 0 or 1: nothing to fuse. */
 static unsigned optimize_fusable(const struct cw_program *g, unsigned at, unsigned end)
 {
     unsigned n = 1;
@@ -63,7 +63,8 @@ static int optimize_fuse(struct cw_optimized *o, const struct cw_program *g, uns
     return 0;
 }
 
-/* The operators without the cache points that are not in use: they do nothing, and nothing ends there. */
+/* Copies the operators to `to` without the cache points that are not in use, so that these do not end fused
+ * runs. */
 static void optimize_leave_out_cache_points(const struct cw_program *from, unsigned n_limits,
                                             const struct cw_op *cache_point, struct cw_program *to)
 {

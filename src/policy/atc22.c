@@ -2,18 +2,19 @@
  * cachew-atc22 and cachew-atc22-code: the rules that the Cachew paper (ATC'22) published, with the paper's
  * thresholds and with those of its code.
  *
- * Scaling: one worker to begin with. A report spans 100 batches; the first 200 of a job and 150 after each
- * change are not measured. One worker is added as long as that makes a batch's time fall by more than a
- * threshold, else the last one is taken back and the rule rests. Every so many reports it looks again: a
- * longer client-side queue starts a search downwards, a longer batch time one upwards.
+ * Scaling: the job begins with one worker. A report spans 100 batches; the first 200 of a job and 150 after
+ * each change are not measured. One worker is added as long as that makes a batch's time fall by more than a
+ * threshold. Otherwise the last worker is removed, and the rule rests. After a fixed number of reports it
+ * checks again: a longer queue at the client starts a search downwards, a longer batch time starts a search
+ * upwards.
  *
- * Caching: after 300 batches on one worker, the total time of computing is compared with that of each cache
- * point, reading from a table that was measured once. What is chosen is written during the next whole epoch
- * (a batch waits until it is written) and read from the one after that. Each change of mode starts scaling
- * over from one worker.
+ * Caching: after 300 batches on one worker, the time of computing everything is compared with the time at
+ * each cache point. The time of reading comes from a table that was measured once. The chosen cache is
+ * written during the next whole epoch (a batch waits until it is written), and read from the epoch after
+ * that. Each change of mode (computing, writing, reading) restarts the search from one worker.
  *
- * Where this differs from the published system: an epoch is not extended when a search has not ended with it,
- * and one job's memory goes over from epoch to epoch.
+ * Differences from the published system: an epoch is not extended if a search does not end within it, and a
+ * job's memory lasts for all its epochs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -28,8 +29,9 @@
 #define OUTLIER 1.2 /* larger relative changes are measurement errors */
 
 struct rule {
-    double up, down; /* least gain by one worker more, and largest loss by one fewer */
-    int recheck;     /* reports until it looks again */
+    double up, down; /* least gain by one worker more, and largest loss by one worker fewer */
+    int recheck;     /* reports until the rule checks again */
+    /* increase of the queue that starts a search downwards, of the batch time that starts a search upwards */
     double queue_ratio, time_ratio;
 };
 static const struct rule rules[] = {
@@ -43,11 +45,13 @@ enum state { FIRST, UP, DOWN, STABLE };
 
 struct atc22 {
     double workers, mode, state, cache_point, epoch;
-    double drop, batches, time,
-        queue; /* the report that is being filled: batches to drop, batches, their time, queue */
-    double before_s, before_workers; /* the report before the last change */
-    double settled_s, settled_queue; /* the report on which it settled */
-    double counter, profile_time, profile_batches;
+    /* the report under way: batches still to be ignored; batches so far, the sum of their times, of the queue
+     */
+    double drop, batches, time, queue;
+    double before_s, before_workers;      /* seconds per batch and workers before the last change */
+    double settled_s, settled_queue;      /* seconds per batch and queue when the search ended */
+    double counter;                       /* reports since then */
+    double profile_time, profile_batches; /* of the first PROFILE_BATCHES: computing time, batches */
 };
 
 /* The published table of GlusterFS reads: MB and milliseconds per row, linear between and beyond points.
@@ -109,7 +113,7 @@ static bool atc22_recheck(const struct rule *rule, struct atc22 *m, double s, do
     return false;
 }
 
-/* Handles a full report of s seconds per batch. True: something was decided. */
+/* Handles a complete report of s seconds per batch. True: a decision was made. */
 static bool atc22_report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum,
                          struct cw_decision *d)
 {
@@ -142,8 +146,8 @@ static bool atc22_report(const struct rule *rule, struct atc22 *m, double s, dou
     return true;
 }
 
-/* Chooses the least time per batch: computing all of it, or reading at a cache point and computing the
- * rest. Ties go to the earlier cache point, then to computing. */
+/* Chooses the cache point with the least time per batch of reading there and computing the rest, or none if
+ * computing everything takes less. Of equal cache points, the earlier one is chosen. */
 static void atc22_choose_cache_point(struct atc22 *m, const struct cw_facts *f, double compute_s,
                                      struct cw_decision *d)
 {
@@ -172,7 +176,7 @@ static void atc22_turn_epoch(struct atc22 *m, const struct cw_facts *f)
         atc22_restart(m, DROP_AT_START);
 }
 
-/* Adds to the profile. True: it is complete, and the cache point was chosen. */
+/* Adds a report to the profile. True: the profile is complete, and the cache point was chosen. */
 static bool atc22_profile(struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
 {
     const struct cw_pool_facts all = cw_pools_together(f);
@@ -218,7 +222,7 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
     if (f->epoch > m->epoch)
         atc22_turn_epoch(m, f);
     if (m->workers != before)
-        snprintf(d->why, sizeof(d->why), "another mode: from one worker on");
+        snprintf(d->why, sizeof(d->why), "caching changed: the search starts again from one worker");
     bool decided = m->mode == PROFILE ? atc22_profile(m, f, d)
                                       : atc22_measure(&rules[(int)policy->parameter], m, f, d);
     m->workers = CW_MIN(m->workers, cw_pools_together(f).maximum);

@@ -1,11 +1,11 @@
 /*
  * auto: Cachew's own policy for workers and cache.
  *
- * It measures the client's step (demand), the interval between batches and what a worker computes (supply),
- * puts a curve through what it saw, and takes the best plan for the rest of the job (plan.h). Then it
- * measures what that gave, at most twice more, and rests until measurements say that conditions changed. How
- * long it measures follows from the noise, and from what waiting costs. docs/policies.md tells it step by
- * step.
+ * It measures the client's step (demand), the interval between batches and the computing time of workers
+ * (supply), fits a curve through these measurements, and takes the best plan for the rest of the job
+ * (plan.h). Then it measures the result and may improve the plan, usually twice at most. Then it rests until
+ * measurements show that conditions changed. How long it measures depends on the noise, and on the cost of
+ * waiting. docs/policies.md describes the steps.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,25 +17,31 @@
 #include "policy/auto_watch.h"
 #include "policy/policies.h"
 
-/* Decisions until auto rests. A further decision must gain LATE_GAIN of the objective, so that a wrong
- * last guess does not last for the rest of the job. */
+/* Normal number of decisions under the same conditions. Up to DECISIONS_AT_MOST are made if each gains more
+ * than LATE_GAIN of the objective, so that a wrong last guess does not last for the rest of the job. */
 #define DECISIONS 3
 #define DECISIONS_AT_MOST 5
 #define LATE_GAIN 0.15
-#define FINE_ERROR 0.03 /* largest error of a decision after the first, or FINE_PART of its gain */
+/* A decision after the first needs an error below FINE_ERROR, or below FINE_PART of its gain. */
+#define FINE_ERROR 0.03
 #define FINE_PART 0.2
-#define SHORT_PART 0.1 /* part of the rest of the job from which on a start delay is long */
-/* Part of the rest of the job after which measuring stops and the better plan is taken. */
+/* A start delay counts as long from this part of the rest of the job on. */
+#define SHORT_PART 0.1
+/* Once measuring has taken this part of the rest of the job, the plan that seems better is taken. */
 #define BOLD_PART 0.1
-/* Largest error of such a decision, per part of the rest that was spent on measuring. */
+/* Allowed error of a later decision: this number times the part of the rest that was spent on measuring. */
 #define ROUGH_PER_PART 10.0
-#define LEAST_GAIN 0.015
-#define NOW_GAIN 0.1    /* least gain, of time or cost, while the workers stay, for the first decision */
-#define LOOK_AGAIN 1.15 /* the plan is evaluated again after so many times the batches */
+#define LEAST_GAIN 0.015 /* least gain of a decision, as a part of the whole job */
+/* A first decision is also made for this gain of time or cost until the number of workers is decided again.
+ */
+#define NOW_GAIN 0.1
+#define LOOK_AGAIN 1.15       /* the plan is evaluated again once this factor more batches are measured */
 #define CACHE_POINT_GAIN 0.05 /* least gain of a cache point other than the one in use */
 /* A trial needs an error smaller by this factor, since the present workers are not measured again. */
 #define TRIAL_SURER 3
-#define MISSING 0.05 /* part of the workers that may be missing while a measurement counts */
+#define MISSING 0.05 /* a measurement counts if at most this part of the workers is missing */
+
+/* Whether the error is small enough for the first decision. */
 
 static bool auto_rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
@@ -45,13 +51,13 @@ static bool auto_rough_enough(const struct cw_auto *m, const struct cw_facts *f,
     return cw_auto_belief_rough_error(m, f) <= cw_auto_belief_tolerated_error(m, f, &best, now_s);
 }
 
-/* Makes an alternative the plan. */
+/* Makes an alternative the plan: sets target and cache point. */
 static void auto_apply(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen,
                        double now_s)
 {
     double cached = chosen->cache_point >= 0 ? f->cache_points[chosen->cache_point].cached : 0,
            full_s = cw_auto_belief_all_s(m, f);
-    /* cached elements are read from now on, or no longer */
+    /* whether reading of cached elements begins or ends now */
     bool reads = chosen->cache_point != (int)m->cache.point &&
                  (cached > CW_AUTO_GREW || (chosen->cache_point < 0 && m->cache.cached > CW_AUTO_GREW));
     bool other = !cw_auto_pools_is_target(&m->pools, chosen->pools) || reads;
@@ -67,8 +73,9 @@ static void auto_apply(struct cw_auto *m, const struct cw_facts *f, const struct
         cw_auto_belief_expect_compute(m, f, full_s, cached, chosen->cache_point);
 }
 
-/* Whether `best` is no worse for the whole job, and better by NOW_GAIN as long as the workers stay. Used
- * for the first decision: its workers may stay for hours, though that is little of a job with many epochs. */
+/* Whether `best` is no worse for the whole job, and better by NOW_GAIN until the number of workers is decided
+ * again. Used for the first decision: that time may be hours, though it is a small part of a job with many
+ * epochs. */
 static bool auto_better_now(const struct cw_outlook *o, const struct cw_alternative *best,
                             const struct cw_alternative *stay)
 {
@@ -81,8 +88,9 @@ static bool auto_better_now(const struct cw_outlook *o, const struct cw_alternat
     return no_slower && no_dearer && (sooner || cheaper);
 }
 
-/* Whether a change pays. The gain must exceed the error of the measurement. The larger the part of the
- * rest that was spent on measuring, the larger the error may be. */
+/* Whether it pays to change from `stay` to `best`. The gain must exceed the error of the measurement. The
+ * larger the part of the rest of the job that was spent on measuring, the larger the error may be. decisions:
+ * number after which a decision needs LATE_GAIN. */
 static bool auto_pays(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *best,
                       const struct cw_alternative *stay, double decisions, double error, double now_s)
 {
@@ -91,19 +99,20 @@ static bool auto_pays(const struct cw_auto *m, const struct cw_outlook *o, const
     double needed = m->plan.decisions < decisions ? LEAST_GAIN * (1 + m->plan.decisions / 2) : LATE_GAIN;
     if (m->plan.decisions == 0)
         return gain > needed || auto_better_now(o, best, stay);
-    /* a change that gains only the other measure takes no risk */
+    /* for a gain in only the other measure, no risk is taken */
     bool objective = cw_outlook_gain(o, best, stay, true) > needed;
     double part = objective ? (now_s - m->watch.since_s) / CW_MAX(best->time_s, 1e-9) : 0,
            sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
     if (m->watch.waits > 0 &&
-        gain > LATE_GAIN) /* waiting was observed: there is a gain, though its size is uncertain */
+        gain > LATE_GAIN) /* the client was seen to wait: the gain is certain, though its size is not */
         return true;
     return gain > needed && rest > needed + sure * error &&
            error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);
 }
 
-/* The part by which workers are taken to be slower than measured: a standard error, for objective time. A
- * missing worker comes a start delay later, which matters in a job that is short beside it. */
+/* Returns the part by which plans assume workers to be slower than measured. It is at most one standard
+ * error, and 0 for objective cost. A worker that turns out to be missing arrives a start delay later, which
+ * matters if the job is short compared with the delay. */
 static double auto_doubt(const struct cw_auto *m, const struct cw_outlook *o)
 {
     double delay_s = cw_supply_start_delay_s(o->facts);
@@ -120,8 +129,8 @@ static void auto_choose(struct cw_auto *m, const struct cw_outlook *o, const str
     auto_apply(m, o->facts, chosen, now_s);
 }
 
-/* Ends a trial of fewer workers once it is known whether they are enough, and returns to the former number
- * if not. True: there is nothing else to decide now. */
+/* Ends a trial of fewer workers once measurements show whether they are enough, and returns to the former
+ * number if not. True: the caller has nothing else to decide now. */
 static bool auto_judge_trial(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
                              double now_s, struct cw_decision *d)
 {
@@ -133,13 +142,13 @@ static bool auto_judge_trial(struct cw_auto *m, const struct cw_outlook *o, cons
     /* the pool may have become smaller meanwhile */
     bool go_back = late > 0 && !cw_auto_pools_is_target(&m->pools, back.pools);
     if (go_back)
-        auto_choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer don't do"}, now_s, d);
+        auto_choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer workers are too slow"}, now_s, d);
     m->plan.trial_from = -1;
     return go_back;
 }
 
-/* Keeps the present workers, whatever `reason` has that is better. Rests once they are measured well,
- * unless a trial of one worker fewer pays. */
+/* Keeps the present workers, even if reason->better seems better. Rests once they are measured well, unless a
+ * trial of one worker fewer pays. */
 static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
                         const struct cw_auto_reason *reason, double error, double now_s,
                         struct cw_decision *d)
@@ -152,14 +161,14 @@ static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const str
     m->plan.resting = error < CW_AUTO_EXACT && fewer == 0;
     if (fewer > 0 && !d->concluded) { /* one decision per report: the trial waits for the next one */
         struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->cache_point);
-        auto_choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
+        auto_choose(m, o, &less, &(struct cw_auto_reason){.why = "one worker fewer may be enough"}, now_s, d);
         m->plan.trial_from = before;
         d->promises = true; /* a trial that breaks this promise ends at once */
     }
 }
 
-/* Finds the best plan and takes it if that pays. predicted: conditions changed in a known way, so the
- * curve alone decides. cause: why the plan is evaluated; NULL: there are more measurements. */
+/* Finds the best plan and takes it if that pays. predicted: conditions changed in a known way, so the curve
+ * is used without a new measurement. cause: why the plan is evaluated; NULL: because of more measurements. */
 static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted,
                           const char *cause, struct cw_decision *d)
 {
@@ -176,9 +185,10 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
         return;
     struct cw_alternative best = cw_outlook_best(&o, first ? 0 : CACHE_POINT_GAIN), seems = best;
     bool fills = cw_outlook_fills(&o, best.cache_point);
-    double decisions = fills ? DECISIONS - 1 : DECISIONS; /* one decision is kept for the full cache */
-    double most = predicted && fills ? DECISIONS
-                                     : DECISIONS_AT_MOST; /* the cache will be fuller at the next decision */
+    double decisions = fills ? DECISIONS - 1 : DECISIONS; /* one decision is reserved for the full cache */
+    double most = predicted && fills
+                      ? DECISIONS
+                      : DECISIONS_AT_MOST; /* a later epoch has more cached and decides again */
     double error = predicted ? 0 : cw_auto_belief_error(m),
            trial = predicted ? 0 : cw_auto_belief_explore(m, &o, &stay, error),
            n = trial > 0 ? trial : cw_auto_belief_restrain(m, f, &best);
@@ -191,14 +201,15 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
     if (other && worth && m->plan.decisions < most)
         auto_choose(m, &o, &best,
                     &(struct cw_auto_reason){why, &seems,
-                                             trial > 0 ? "what these give is to be known first"
-                                                       : "so many more than were ever measured are a guess"},
+                                             trial > 0 ? "the chosen number is to be measured first"
+                                                       : "the speed of that many workers was never measured"},
                     now_s, d);
     else if (!predicted)
         auto_settle(m, &o, &stay,
-                    &(struct cw_auto_reason){
-                        why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little",
-                        cause && !predicted},
+                    &(struct cw_auto_reason){why, &best,
+                                             trial > 0 ? "measurements are not certain enough yet"
+                                                       : "would gain too little",
+                                             cause && !predicted},
                     error, now_s, d);
 }
 
@@ -221,8 +232,8 @@ static void auto_start(struct cw_auto *m, const struct cw_facts *f, double now_s
     cw_auto_watch_note_cache(m, f);
 }
 
-/* Drops the decisions if cache points were added or removed, or if the one in use is not the one decided
- * on. */
+/* If cache points were added or removed, or the cache point in use is not the one decided on: resets the
+ * number of decisions, so that auto decides again. */
 static void auto_fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
 {
     if (m->cache.n_points == f->n_cache_points && m->cache.point == f->cache_point)
@@ -235,7 +246,7 @@ static void auto_fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
     cw_auto_watch_note_cache(m, f);
 }
 
-/* Drops the decisions if the objective or the price changed. Measurements stay valid. */
+/* Resets the number of decisions if the objective or the price changed. Measurements stay valid. */
 static void auto_fit_objective(struct cw_auto *m, const struct cw_facts *f)
 {
     if (m->plan.objective == f->objective && m->plan.client_price_per_h == f->client_price_per_h)
@@ -246,8 +257,8 @@ static void auto_fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->plan.evaluated_n = m->plan.trial_from = 0;
 }
 
-/* Whether a pool may have more workers now, and all of every pool were taken before. Compares workers,
- * since their capacity is measured again with each report. */
+/* Whether a pool may have more workers now, and before the target had all workers of every pool. Compares
+ * numbers of workers and not capacities, which change with each measurement. */
 static bool auto_pools_grew(struct cw_auto *m, const struct cw_facts *f)
 {
     bool all = true, more = false;
@@ -260,8 +271,9 @@ static bool auto_pools_grew(struct cw_auto *m, const struct cw_facts *f)
     return all && more;
 }
 
-/* Fits the target to the maximum of each pool. `lost`: capacity of pools that are gone. Other pools
- * replace what was lost. If there is more to have, the decisions are dropped. */
+/* Limits the target to the maximum of each pool. Other pools replace the workers that this takes away, and
+ * those of pools that are gone, whose capacity is `lost`. If all workers were in use and a maximum grew,
+ * resets the number of decisions. */
 static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost, double now_s,
                              struct cw_decision *d)
 {
@@ -274,14 +286,14 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
     cw_auto_pools_target(&m->pools, workers);
     if (lost > 0) {
         d->concluded = true;
-        snprintf(d->why, sizeof(d->why), "a pool is gone, others give what they can");
+        snprintf(d->why, sizeof(d->why), "a pool is gone: other pools replace its workers if they can");
     }
     for (int i = 0; i < f->n_pools; i++)
         if (workers[i] > f->pools[i].maximum) {
             lost += (workers[i] - f->pools[i].maximum) * s.speed[i];
             workers[i] = f->pools[i].maximum;
             d->concluded = true;
-            snprintf(d->why, sizeof(d->why), "%s has no more than %d for this job",
+            snprintf(d->why, sizeof(d->why), "%s has no more than %d workers for this job",
                      f->n_pools > 1 ? f->pools[i].name : "the pool", f->pools[i].maximum);
         }
     if (!d->concluded)
@@ -293,20 +305,21 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
     cw_auto_watch_restart(m, now_s);
 }
 
-/* Begins another plan from the reports in which the client waited against the promise. */
+/* Evaluates the plan again because the client waits although it was expected not to. The reports in which it
+ * waited count as the measurement. */
 static void auto_replan(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     bool first = m->plan.decisions == 0;
     cw_auto_watch_believe_waiting(m, DECISIONS - 1, now_s);
-    if (!first && !(m->plan.trial_from > 0)) /* if these are too few, fewer are too */
+    if (!first && !(m->plan.trial_from > 0)) /* these workers are too few, so fewer are not to be tried */
         m->plan.trial_from = -1;
     auto_evaluate(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
     d->replanned = d->concluded && !first;
     m->plan.evaluated_n = m->watch.known.interval.n;
 }
 
-/* Handles a report with the workers that were decided on. Evaluates the plan again when there are enough
- * more batches, until auto rests. */
+/* Handles a report while exactly the workers decided on run. Until auto rests, evaluates the plan again after
+ * LOOK_AGAIN times as many batches as at the last evaluation. */
 static void auto_observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_auto_seen *now,
                          double now_s, struct cw_decision *d)
 {
@@ -332,7 +345,7 @@ static void auto_spend(struct cw_auto *m, const struct cw_facts *f, double now_s
     m->plan.last_s = now_s;
 }
 
-/* Whether two capacities are equal but for a worker that died and is being replaced. */
+/* Whether a capacity differs from another one by no more than a worker that died and is being replaced. */
 static bool auto_about(double workers, double of)
 {
     return fabs(workers - of) <= MISSING * of;
@@ -351,14 +364,14 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     cw_auto_pools_work(&m->pools, f, &now);
     double running = cw_auto_pools_running(&m->pools, f);
     auto_spend(m, f, now_s);
-    /* before anything is measured: a measurement with more workers than the maximum is void */
+    /* must come before measuring, since a measurement with more workers than the maximum does not count */
     auto_fit_maximum(m, f, lost, now_s, d);
     bool same = auto_about(running, m->pools.running) && auto_about(running, m->pools.target);
     auto_fit_cache_points(m, f);
     auto_fit_objective(m, f);
     m->pools.running = running;
     bool grows = cw_auto_watch_cache_growing(&m->cache, f);
-    if (!(m->pools.maximum > 0)) /* no worker can be had */
+    if (!(m->pools.maximum > 0)) /* no pool may have a worker */
         cw_mean_merge(&m->watch.known.step, &now.step);
     else if (!grows && cw_auto_watch_cache_grew(m, f, now_s))
         auto_evaluate(m, f, now_s, true, "more of the epoch is cached now", d);

@@ -5,33 +5,36 @@
 #include "base/macro.h"
 #include "policy/auto_pools.h"
 
-/* Relative standard error of a first guess, which is corrected later: it may grow by ROUGH_PER_PART per
- * part of the job that was spent on it, up to ROUGH_MOST. */
+/* Largest error of a first decision, which is corrected later: ROUGH_ERROR, or ROUGH_PER_PART times the part
+ * of the rest of the job that was spent on measuring, but at most ROUGH_MOST. */
 #define ROUGH_ERROR 0.06
 #define ROUGH_MOST 1.0
 #define ROUGH_PER_PART 15.0
 /* Workers are stalled if they are less busy than this part of `busiest` while the client waits. */
 #define STALLED 0.85
-/* Part of the time. Compute times scatter less than intervals, since batches come a range at a time. */
+/* Workers that are busy for this part of the time are never idle for long. Their compute time then gives the
+ * interval, and scatters less than intervals do, since batches arrive in groups, one range at a time. */
 #define ALL_BUSY 0.9
-/* Part of the computing that the cache must leave for a measurement of it to count. */
+/* A measurement shows computing only if the cache leaves at least this part of it. */
 #define LEAST_LEFT 0.1
-/* Factor of work per batch from which on workers slow each other down, or hit a limit. */
+/* "Work" is a batch's time multiplied by the number of workers. If the work at the second point is this
+ * factor of that at the first, workers slow each other down, or reach a limit. */
 #define SUBLINEAR 1.3
-#define SUDDEN 10.0 /* the power of a shape with a sudden limit (curve.h) */
-/* Factor of work per batch from which on, for objective time, the curve is too unclear to stop. */
+#define SUDDEN 10.0 /* the power p of a shape with a sudden limit (curve.h) */
+/* From this factor of work on, for objective time, the curve is too uncertain to stop: FARTHER times the
+ * workers are tried, if the maximum is at least WORTH times the workers. */
 #define UNCLEAR 1.7
-#define FARTHER 4 /* times the workers to try then */
-#define WORTH 1.3 /* least maximum for that, in times the workers */
-#define EXPLORE_GAIN 0.06
-#define EXPLORE_PART 5  /* least rest of the job, in trials, for a trial */
-#define EXPLORE_LONG 20 /* the same, where there is less to gain */
-#define NEARLY 0.04     /* part by which fewer workers may be too slow and still be tried */
-#define FEWER_GAIN 0.03 /* least saving of cost by one worker fewer */
-#define FEW 4           /* workers that may be tried at once without a restraint */
-#define MEASURING_S 3.0 /* time to measure a decision, once its workers have started */
-/* Price of workers without a price, as part of the client's. For objective time fewer workers are then
- * better among equally fast ones. For objective cost it must not matter. */
+#define FARTHER 4
+#define WORTH 1.3
+#define EXPLORE_GAIN 0.06 /* least gain for which fewer workers are tried */
+#define EXPLORE_PART 5    /* a trial needs a rest of the job of at least this many trials */
+#define EXPLORE_LONG 20   /* the same, where a trial can gain less */
+#define NEARLY 0.04       /* fewer workers are tried if they are too slow by at most this part */
+#define FEWER_GAIN 0.03   /* least saving of cost by one worker fewer */
+#define FEW 4             /* this many workers may always be requested at once */
+#define MEASURING_S 3.0   /* seconds to measure a decision, once its workers have started */
+/* Price of workers without a price, as a part of the client's price. For objective time, the smaller of two
+ * equally fast numbers of workers is then better. For objective cost, the price must not matter. */
 #define UNPRICED 0.1
 #define UNPRICED_COST 0.001
 
@@ -55,14 +58,14 @@ void cw_auto_belief_expect_compute(struct cw_auto *m, const struct cw_facts *f, 
     m->watch.known.compute = (struct cw_mean){0, left_s, 0};
 }
 
-/* The part of its time that a worker waits for the source: workers that are the limit, and yet seldom
- * busy, do. */
+/* Returns the part of its time that a worker waits for the source: workers that are seldom busy although they
+ * are the limit wait for the source. */
 static double belief_waiting(const struct cw_auto *m)
 {
     return m->belief.busiest > 0 && m->belief.busiest < STALLED ? 1 - m->belief.busiest : 0;
 }
 
-/* The part of a worker's time per batch that the cached part leaves. */
+/* Returns the part of a worker's time per batch that is left with what is cached now. */
 static double belief_work_left(const struct cw_auto *m, const struct cw_facts *f)
 {
     struct cw_outlook o = {.facts = f, .compute_s = cw_auto_belief_all_s(m, f), .waiting = belief_waiting(m)};
@@ -76,8 +79,8 @@ double cw_auto_belief_fastest(const struct cw_auto *m)
 
 static double belief_error_with(const struct cw_auto *m, double interval)
 {
-    /* the step of a client that takes no time is known, and so is one that all workers together can't
-     * serve */
+    /* The error of the step matters only as far as workers could serve the client: not if the step takes no
+     * time, and less if even all workers together are slower than the client. */
     double step = 0;
     if (m->watch.known.step.mean > 0)
         step = cw_mean_error(&m->watch.known.step) * m->watch.known.step.mean /
@@ -90,8 +93,8 @@ double cw_auto_belief_error(const struct cw_auto *m)
     return belief_error_with(m, cw_mean_error(&m->watch.known.interval));
 }
 
-/* Deviation of a batch's compute time. The more elements a batch has, the less it scatters, if they
- * scatter independently and by all of their time. */
+/* Returns the assumed relative deviation of a batch's compute time. A batch of many elements scatters less:
+ * the elements are assumed to scatter independently, each by 100 %. */
 static double belief_compute_deviation(const struct cw_facts *f)
 {
     return f->positions_per_batch > 0 ? CW_MIN(CW_MEAN_DEVIATION, 1 / sqrt(f->positions_per_batch))
@@ -114,7 +117,8 @@ static bool belief_waits(const struct cw_auto *m)
                m->watch.known.step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_belief_error(m));
 }
 
-/* Whether workers are idle though the client waits, so that more of them would not help. */
+/* Whether workers are less busy than fewer workers were, although the client waits, so that more workers
+ * would not help. */
 static bool belief_stalled(const struct cw_auto *m, double workers)
 {
     return belief_waits(m) && m->belief.n_points > 0 && m->watch.known.compute.n > 0 &&
@@ -132,7 +136,8 @@ double cw_auto_belief_scatter(const struct cw_auto *m)
     return cw_mean_error(&all) * sqrt(all.n);
 }
 
-/* Sets the error of all points from the scatter of a batch, so that points of few batches have one too. */
+/* Sets the error of all points from the scatter over all points, which is known better than the scatter of a
+ * point with few batches. */
 static void belief_judge_points(struct cw_auto *m)
 {
     double of_one = cw_auto_belief_scatter(m);
@@ -141,7 +146,8 @@ static void belief_judge_points(struct cw_auto *m)
             m->belief.points[i].error = CW_MIN(of_one / sqrt(m->belief.points[i].n), 1);
 }
 
-/* Adds or replaces a point. of: the mean that s was computed from. */
+/* Adds a point, or replaces the point with the same capacity. s: seconds per batch with nothing cached; of:
+ * the mean that s was computed from. */
 static void belief_add_point(struct cw_auto *m, double workers, double s, const struct cw_mean *of)
 {
     size_t n = (size_t)m->belief.n_points, at = 0;
@@ -167,7 +173,7 @@ double cw_auto_belief_supply_error(const struct cw_auto *m)
     return least;
 }
 
-/* Seconds that reading the cache takes per batch, at the part that is cached. */
+/* Returns the seconds per batch that reading the cache takes at its measured speed. */
 static double belief_cache_s(const struct cw_auto *m, const struct cw_facts *f)
 {
     bool limited = m->cache.point >= 0 && f->storage.read_bytes_per_s > 0;
@@ -181,7 +187,7 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
     double workers = cw_auto_pools_running(&m->pools, f), left = belief_work_left(m, f);
     double source = (m->cache.point >= 0 ? 1 - m->cache.cached : 1) * f->storage.source_bytes;
     if (left < LEAST_LEFT || belief_cache_s(m, f) > STALLED * m->watch.known.interval.mean) {
-        /* the cache's speed was measured, and of computing only what was known before */
+        /* this measurement shows the cache's speed and not that of computing */
         if (m->belief.n_points == 0)
             belief_add_point(m, workers, cw_auto_belief_all_s(m, f) / workers, &(struct cw_mean){0});
         return;
@@ -191,7 +197,7 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
             m->belief.source_bytes_per_s = source / m->watch.known.interval.mean;
         else
             m->belief.floor_s = m->watch.known.interval.mean;
-    } else { /* faster than the limit that was assumed: the limit is higher */
+    } else { /* if this is faster than a limit assumed before, raises the limit */
         double most = m->watch.known.interval.mean * (1 + CW_AUTO_SURE * cw_auto_belief_error(m));
         if (m->belief.source_bytes_per_s > 0)
             m->belief.source_bytes_per_s = CW_MAX(m->belief.source_bytes_per_s, source / most);
@@ -199,7 +205,8 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
     }
     bool limits = belief_waits(m) && !belief_stalled(m, workers); /* workers are the limit */
     m->belief.busiest = CW_MAX(m->belief.busiest, m->watch.known.busy);
-    /* without a compute time, workers are at least as fast as the client */
+    /* if workers are not the limit, the interval does not show their speed, but their compute time does.
+     * Without a compute time, the interval is used: workers are at least as fast as the client */
     if (limits || !(m->watch.known.compute.mean > 0))
         belief_add_point(m, workers, m->watch.known.interval.mean / left, &m->watch.known.interval);
     else
@@ -230,7 +237,7 @@ void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, s
     cw_curve_fit(m->belief.points, (size_t)m->belief.n_points, 0, &o->curve);
 }
 
-/* Measuring costs time and money, as a part of what the rest of the job takes. The more was spent, the
+/* Measuring costs time and money. The larger their part of the time and cost of the rest of the job, the
  * larger the error may be. */
 double cw_auto_belief_tolerated_error(const struct cw_auto *m, const struct cw_facts *f,
                                       const struct cw_alternative *rest, double now_s)
@@ -241,7 +248,7 @@ double cw_auto_belief_tolerated_error(const struct cw_auto *m, const struct cw_f
     return CW_MIN(CW_MAX(ROUGH_ERROR, ROUGH_PER_PART * part), ROUGH_MOST);
 }
 
-/* Price per hour of an alternative, per worker of the first pool. */
+/* Returns the price per hour of an alternative's workers per unit of capacity. */
 static double belief_price_of_one(const struct cw_facts *f, const struct cw_alternative *a)
 {
     double sum = 0;
@@ -250,8 +257,9 @@ static double belief_price_of_one(const struct cw_facts *f, const struct cw_alte
     return sum;
 }
 
-/* More workers than were ever measured are a guess. A wrong guess costs their price until it is noticed. A
- * step between costs the time of one more measurement. Takes the smaller risk. */
+/* The speed of more workers than were ever measured is a guess. A wrong guess costs the price of the workers
+ * until it is noticed. An intermediate step costs the time of one more measurement. Takes the smaller risk.
+ */
 double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f,
                                const struct cw_alternative *best)
 {
@@ -262,7 +270,7 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
     double exposed = (n - seen) * belief_price_of_one(f, best) * trial_s / 3600 / CW_MAX(best->cost, 1e-12),
            slow = trial_s / CW_MAX(best->time_s, 1e-9);
     if (m->belief.n_points < 2) {
-        /* something other than workers limits already */
+        /* something other than workers is the limit already */
         if (m->watch.known.busy < STALLED && m->watch.known.interval.mean > m->watch.known.step.mean)
             return FEW;
         return 0.3 * exposed > slow ? ceil(sqrt(n * seen)) : n;
@@ -277,10 +285,10 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
     return CW_MIN(n, most);
 }
 
-/* Two points leave the curve open. If workers gain much less than expected and time counts, more are
- * tried: they cost only money, and a third point shows whether they slow each other down. Otherwise there
- * may be a sudden limit, so that fewer workers are as fast. They are tried if that would pay and the job
- * is long beside the trial. */
+/* Two points do not show the shape of the curve. If the objective is time and more workers gained much less
+ * than expected, even more are tried: that costs only money, and a third point shows whether workers slow
+ * each other down. Otherwise the curve may have a sudden limit, so that fewer workers are as fast. Fewer
+ * workers are tried if that would pay and the job is long compared with the trial. */
 double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *believed,
                               const struct cw_alternative *stay, double error)
 {
@@ -308,9 +316,9 @@ double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *
     return ceil(sqrt(best.capacity * m->pools.target));
 }
 
-/* The client does not wait, and with one worker fewer it would wait by less than the measurement may be
- * wrong. That number is tried where the job is long beside the trial and the start of a worker that has to
- * return. */
+/* The client does not wait, and with one worker fewer it would wait so little that the curve's error could
+ * explain it. One worker fewer is tried if the job is long compared with the trial and a start delay, after
+ * which the worker would be back. */
 double cw_auto_belief_fewer(const struct cw_auto *m, const struct cw_outlook *o,
                             const struct cw_alternative *stay, double error)
 {

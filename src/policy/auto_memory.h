@@ -1,77 +1,78 @@
-/* What the policy `auto` remembers of a job between two reports. Each part has a module: pools
- * (auto_pools.h), belief (auto_belief.h) and watch (auto_watch.h). auto.c owns cache and plan. When
- * conditions change, watch resets belief and plan too. */
+/* The memory of the policy `auto` for a job, from one report to the next. auto_pools.c owns `pools`,
+ * auto_belief.c owns `belief`, auto_watch.c owns `watch`, auto.c owns `cache` and `plan`. When conditions
+ * change, auto_watch.c resets `belief` and `plan` too. */
 #pragma once
 #include "policy/curve.h"
 #include "policy/policy.h"
 
-/* Every field is a double, so that the dispatcher's journal can keep it by name. All zeros: the job starts.
- */
+/* Every field is a double, so that the dispatcher's journal can keep the memory by the names of its fields.
+ * All zeros: the job starts. Times are those of the caller's clock, in seconds. */
 
-struct cw_auto_pool {   /* in the order of the facts */
-    double id;          /* hash of its name; 0: this entry is free */
+struct cw_auto_pool {   /* in the order of the facts' pools */
+    double id;          /* hash of the pool's name; 0: this entry is free */
     double target;      /* workers that were decided on */
     double requested_s; /* time of that decision */
-    double maximum;     /* most workers it may have, by the last report */
-    double speed;       /* of a worker, relative to one of the pool that was first */
-    /* time of a worker per batch, relative to the pools that were measured at the same time; n 0: not
-     * measured, speed follows from cpu_share */
+    double maximum;     /* most workers that the job may have of this pool, by the last report */
+    double speed;       /* of a worker, relative to a worker of the job's first pool */
+    /* computing time of a worker per batch, relative to a worker of the first pool, from reports in which
+     * other pools were measured too. n 0: not measured, so `speed` follows from cpu_share */
     struct cw_mean compute;
 };
 
-/* target, running and maximum are capacities (supply.h): with one pool the number of its workers. */
+/* target, running and maximum are capacities (supply.h). With one pool these are numbers of workers. */
 struct cw_auto_pools {
     double target, running, maximum;
     struct cw_auto_pool pool[CW_POLICY_POOLS];
 };
 
-/* The cache as the last decision took it. A change makes auto evaluate its plan again. */
+/* The cache at the last decision. If it changes, auto evaluates its plan again. */
 struct cw_auto_cache {
-    double point;       /* in use; -1: none */
-    double n_points;    /* in the facts: workers may report them late */
-    double cached;      /* part of the epoch */
+    double point;       /* index of the cache point in use; -1: none */
+    double n_points;    /* cache points in the facts: workers may report them late */
+    double cached;      /* part of the epoch that can be read at `point` */
     double last_cached; /* the same, at the last report */
     double read_bytes_per_s, write_bytes_per_s;
-    double saved_s; /* compute time per batch that all cache points together save */
+    double saved_s; /* sum of prefix_s (policy.h) of all cache points */
 };
 
 struct cw_auto_plan {
-    double decisions; /* under the conditions at hand */
-    double resting;   /* 1: nothing is evaluated until conditions change */
-    /* capacity to return to if the fewer workers under trial are too slow; 0: no trial, -1: it is over */
+    double decisions; /* number of decisions under the present conditions */
+    double resting;   /* 1: no plan is evaluated until conditions change */
+    /* capacity to return to if the fewer workers under trial are too slow. 0: none was tried; -1: the trial
+     * is over, and is not repeated under the present conditions */
     double trial_from;
-    double promises;                      /* 1: by the last record the client does not wait */
+    double promises;                      /* 1: with this plan the client is expected not to wait */
     double evaluated_n;                   /* batches measured when the plan was last evaluated */
     double objective, client_price_per_h; /* at the last report */
     double last_s;                        /* time of the last report */
-    double past_s, past_cost;             /* time and cost of the job under the conditions at hand */
+    double past_s, past_cost;             /* time and cost of the job under the present conditions */
 };
 
-struct cw_auto_seen { /* a measurement, per batch; busy: part of the workers' time, 0 to 1 */
-    struct cw_mean step, interval, compute;
-    double busy;
+struct cw_auto_seen {                       /* a measurement, per batch */
+    struct cw_mean step, interval, compute; /* as in policy.h; interval: step and waiting */
+    double busy;                            /* part of the workers' time in which they computed, 0 to 1 */
 };
 
-struct cw_auto_reports { /* several reports taken together */
-    double n;            /* a report without a whole batch counts as that part of one */
+struct cw_auto_reports { /* the sum of several reports */
+    double n;            /* reports; a report that covers a part of a batch counts as that part */
     struct cw_auto_seen seen;
 };
 
 struct cw_auto_watch {
-    double since_s; /* the workers are measured since then */
-    double waits;   /* 1: the client waits, however much the measurements scatter */
-    /* measured with these workers under these conditions; the step with any workers */
+    double since_s; /* time since which the present workers are measured */
+    double waits;   /* 1: the client was seen to wait unexpectedly, so that the scatter does not matter */
+    /* measured with the present workers under the present conditions; the step also with earlier workers */
     struct cw_auto_seen known;
-    struct cw_auto_seen recent; /* not part of `known` yet: conditions may have changed */
-    struct cw_auto_reports window;
-    struct cw_auto_reports streak; /* the last reports, of which each showed that the client waits */
+    struct cw_auto_seen recent;    /* later measurements, which join `known` if no change shows in them */
+    struct cw_auto_reports window; /* up to CW_AUTO_REPORTS reports, then it begins anew */
+    struct cw_auto_reports streak; /* the latest reports as long as the client waits in each of them */
 };
 
 struct cw_auto_belief {
-    double busiest;            /* largest `busy` of workers that were the limit */
-    double source_bytes_per_s; /* limit of the source; 0: none seen */
-    double floor_s;            /* limit per batch of something else; 0: none seen */
-    double n_points;
+    double busiest;            /* largest `busy` that was measured */
+    double source_bytes_per_s; /* speed limit of the source; 0: none was observed */
+    double floor_s;            /* least seconds per batch, whatever the workers; 0: none was observed */
+    double n_points;           /* used entries of `points`, by increasing capacity */
     struct cw_point points[CW_CURVE_POINTS];
 };
 

@@ -6,15 +6,16 @@
 #include "base/hash.h"
 #include "base/macro.h"
 
-#define SPEED_BATCHES 200 /* batches of a pool that its speed is the mean of: older ones fade */
+#define SPEED_BATCHES 200 /* a pool's speed is the mean of about this many latest batches */
 
-/* A double holds 52 bits of the hash exactly. */
+/* The id of a pool: 52 bits of the hash of its name, which a double holds exactly. Never 0. */
 static double pool_id(const struct cw_pool_facts *pool)
 {
     return 1 + (double)(cw_hash64(pool->name, strlen(pool->name)) >> 12);
 }
 
-/* The speed of a pool that was never measured: by its CPU share beside that of a known pool, else 1. */
+/* Returns the speed of a pool that was never measured: from the ratio of its CPU share to that of a known
+ * pool, else 1. */
 static double pool_expected_speed(const struct cw_auto_pools *p, const struct cw_facts *f, int pool)
 {
     for (int i = 0; i < f->n_pools; i++)
@@ -48,8 +49,8 @@ double cw_auto_pools_fit(struct cw_auto_pools *p, const struct cw_facts *f)
     return CW_MAX(p->target - pools_decided(p), 0);
 }
 
-/* Seconds that a worker of the first pool takes for a batch, as the other pools of this report have it. 0: no
- * other pool has computed. */
+/* Returns the seconds that a worker of the first pool would take for a batch, computed from this report's
+ * measurements of pools other than `pool`. 0: no other pool was measured. */
 static double pool_others_s(const struct cw_auto_pools *p, const struct cw_facts *f, int pool)
 {
     double n = 0, sum = 0;

@@ -11,11 +11,11 @@
 
 #define LEAST_DOUBT 0.01 /* smaller doubts do not change the numbers of a record */
 #define SAME 0.0005      /* part of a time below which four digits are equal */
-/* Least part by which prefetched batches come faster than workers compute, for the record to say so. */
+/* If prefetched batches come faster than workers compute by more than this part, the record says so. */
 #define PREFETCHED 0.02
 
-/* Seconds per batch. Measured with these workers, if `now`; else as the curve has it. Fewer workers than
- * those with which the client waits are no faster than these. */
+/* Returns the seconds per batch with this capacity: as measured, if `now` (the capacity runs); else by the
+ * curve. A capacity below the present one is never given as faster than what was measured. */
 static double record_expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
                                 double capacity, int cache_point, bool now)
 {
@@ -30,7 +30,7 @@ static double record_expected_s(const struct cw_auto *m, const struct cw_facts *
                : s;
 }
 
-/* The limit with this capacity. now: of the workers that run; else of a plan. */
+/* Returns the limit with this capacity. now: it is the capacity that runs; else it is a plan. */
 static enum cw_bottleneck record_limit(const struct cw_auto *m, const struct cw_facts *f,
                                        const struct cw_outlook *o, double capacity, int cache_point, bool now)
 {
@@ -59,7 +59,7 @@ static const char *record_limit_text(enum cw_bottleneck limit)
         [CW_BOTTLENECK_STORAGE] = "reading the source is the limit then",
         [CW_BOTTLENECK_CACHE] = "reading the cache is the limit then",
         [CW_BOTTLENECK_SCALING] = "more workers hardly help",
-        [CW_BOTTLENECK_MAXIMUM] = "there are no more workers",
+        [CW_BOTTLENECK_MAXIMUM] = "the job can't have more workers",
     };
     return texts[limit];
 }
@@ -91,7 +91,7 @@ static _printf_(2, 3) void why_add(struct cw_decision *d, const char *format, ..
     va_end(args);
 }
 
-/* Adds "5", or "5 (4 of near, 1 of far" without the bracket's end. */
+/* Adds "5"; with several pools "5 (4 of near, 1 of far", without the closing bracket. */
 static void why_add_count(struct cw_decision *d, const struct cw_facts *f, const struct cw_alternative *a)
 {
     const char *between = " (";
@@ -115,8 +115,8 @@ static void why_add_place(struct cw_decision *d, const struct cw_facts *f, int c
             cache_point >= 0 ? f->cache_points[cache_point].name : "");
 }
 
-/* Adds why not twice as many workers: by the rest of the job, or by the time for which the workers stay
- * where the rest is equal. */
+/* Adds why not twice as many workers are chosen: what they would gain and cost for the rest of the job. If
+ * they are no worse there, for the time until the number of workers is decided again. */
 static void why_add_more(struct cw_decision *d, const struct cw_outlook *o,
                          const struct cw_alternative *chosen)
 {
@@ -135,10 +135,10 @@ static void why_add_more(struct cw_decision *d, const struct cw_outlook *o,
         why_add(d, "hardly gain anything");
     else
         why_add(d, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer,
-                better ? " as long as they stay" : "");
+                better ? " until the next decision" : "");
 }
 
-/* Adds a cache point that would be better, but gains too little. */
+/* Adds the first cache point that would be faster and cheaper than the chosen one, but by too little. */
 static void why_add_other_place(struct cw_decision *d, const struct cw_outlook *o,
                                 const struct cw_alternative *chosen)
 {
@@ -153,7 +153,7 @@ static void why_add_other_place(struct cw_decision *d, const struct cw_outlook *
     }
 }
 
-/* Adds what follows the numbers of a decision: the limit, or why there are no more workers, and what seems
+/* Adds the end of the reason: the limit, or why there are not more workers, then the alternative that seems
  * better. */
 static void why_add_limit(struct cw_decision *d, const struct cw_auto *m, const struct cw_outlook *o,
                           const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
@@ -194,14 +194,14 @@ static void why_put(struct cw_decision *d, const struct cw_auto *m, const struct
         why_add(d, ": %.4g s a batch with %d (step %.4g s)", measured_s, d->seen.workers,
                 m->watch.known.step.mean);
     if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * measured_s)
-        why_add(d, ", though by what they compute it is %.4g s", computed_s);
+        why_add(d, ", though by the workers' computing time it would be %.4g s", computed_s);
     if (d->seen.doubt >= LEAST_DOUBT)
         why_add(d, ", which may be %.0f %% more", 100 * d->seen.doubt);
     why_add(d, "; ");
     why_add_count(d, f, chosen);
     if (f->n_pools > 1) /* with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)" */
         why_add(d, "; %.20s first: %s)", f->pools[o->supply.order[chosen->order][0]].name,
-                chosen->order ? "it is there soonest" : "what it computes costs least");
+                chosen->order ? "its workers start soonest" : "its computing costs least");
     if (chosen->cache_point >= 0) {
         why_add(d, ", ");
         why_add_place(d, f, chosen->cache_point);
@@ -218,8 +218,8 @@ static double record_rest_s(const struct cw_facts *f, const struct cw_alternativ
     return batches > 0 ? a->time_s / batches : a->batch_s;
 }
 
-/* The reason of a decision about the cache only. It compares the rest of the job, since a cache that fills
- * gains nothing at once. */
+/* Writes the reason of a decision about the cache only. It compares the rest of the job, since a cache gains
+ * nothing before it has filled. */
 static void why_put_cache(struct cw_decision *d, const struct cw_auto *m, const struct cw_outlook *o,
                           const struct cw_alternative *chosen, const int *running,
                           const struct cw_auto_reason *reason)
@@ -244,7 +244,7 @@ static void why_put_cache(struct cw_decision *d, const struct cw_auto *m, const 
     why_add_place(d, f, other.cache_point);
     why_add(d, " %.4g s%s", record_rest_s(f, &other),
             same                            ? ", too"
-            : other.time_s < chosen->time_s ? ", which is too little a gain"
+            : other.time_s < chosen->time_s ? ", which would gain too little"
                                             : "");
 }
 

@@ -5,15 +5,15 @@
 #include "base/macro.h"
 #include "policy/auto_belief.h"
 
-#define CHANGED 0.05      /* least change of step or interval, beyond SURE_CHANGE standard errors */
-#define SURE_CHANGE 5.0   /* the test is made at each report, thousands of times in a job */
-#define CHANGED_BATCHES 8 /* least batches that show a change: single batches have long tails */
-#define KNOWN_BATCHES 30  /* least batches that a change is a change from */
+#define CHANGED 0.05      /* least change of step or interval, in addition to SURE_CHANGE standard errors */
+#define SURE_CHANGE 5.0   /* this many, since the test is made thousands of times in a job */
+#define CHANGED_BATCHES 8 /* least batches after a change: single batches may take very long */
+#define KNOWN_BATCHES 30  /* least batches before a change */
 #define STORE_CHANGED 0.2 /* least change of the cache's speed */
 #define GREW_LEAST 0.001  /* least change of the cached part of the epoch */
-#define STILL_GROWS 0.25  /* part of that change which came since the last report */
-#define BROKEN_WAIT 0.05  /* waiting, as part of the step, that a plan without waiting must not have */
-#define BROKEN_IN_A_ROW 8 /* reports of a streak that show it */
+#define STILL_GROWS 0.25  /* the cached part still grows if this part of its change is new in this report */
+#define BROKEN_WAIT 0.05  /* the client waits unexpectedly if it waits for more than this part of its step */
+#define BROKEN_IN_A_ROW 8 /* reports of a streak that suffice */
 
 /* Adds one measurement to another, as if all batches had been measured together. */
 static void seen_add(struct cw_auto_seen *into, const struct cw_auto_seen *more)
@@ -21,7 +21,7 @@ static void seen_add(struct cw_auto_seen *into, const struct cw_auto_seen *more)
     cw_mean_merge(&into->step, &more->step);
     cw_mean_merge(&into->interval, &more->interval);
     cw_mean_merge(&into->compute, &more->compute);
-    if (into->compute.n > 0) /* batches whose compute time is not reported say nothing of `busy` */
+    if (into->compute.n > 0) /* batches without a reported compute time do not change `busy` */
         into->busy += (more->busy - into->busy) * more->compute.n / into->compute.n;
 }
 
@@ -40,7 +40,7 @@ void cw_auto_watch_restart(struct cw_auto *m, double now_s)
     struct cw_auto_watch *w = &m->watch;
     w->recent = (struct cw_auto_seen){0};
     w->window = (struct cw_auto_reports){0};
-    /* the compute time is expected to stay, until it was measured */
+    /* n 0: the old compute time is used until a new one is measured */
     w->known = (struct cw_auto_seen){.step = w->known.step, .compute = {0, w->known.compute.mean, 0}};
     w->waits = m->plan.evaluated_n = 0;
     w->since_s = now_s;
@@ -52,7 +52,8 @@ void cw_auto_watch_conditions_changed(struct cw_auto *m, double decisions)
     m->plan.resting = m->plan.past_s = m->plan.past_cost = 0;
 }
 
-/* What all cache points save: workers measure it also for those that are not in use. */
+/* Returns the time per batch that all cache points save. Workers measure it also for cache points that are
+ * not in use. */
 static double cache_saved_s(const struct cw_facts *f)
 {
     double sum = 0;
@@ -68,8 +69,8 @@ void cw_auto_watch_note_cache(struct cw_auto *m, const struct cw_facts *f)
     m->cache.saved_s = cache_saved_s(f);
 }
 
-/* Whether a mean changed. `scatter`: of a batch, as other measurements have it, since a few batches may
- * happen to be alike; 0: not known. */
+/* Whether a mean changed. `scatter`: relative deviation of a batch by other measurements, which matters since
+ * a few batches may be alike by chance; 0: not known. */
 static bool mean_changed(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
 {
     double known = CW_MAX(cw_mean_error(before), scatter / sqrt(CW_MAX(before->n, 1)));
@@ -83,8 +84,8 @@ static bool store_changed(double now, double before)
     return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED);
 }
 
-/* Reading the cache took a noticeable part of computing, and is now as fast as memory, for which no speed is
- * reported. */
+/* Whether reading the cache took a noticeable part of the computing time before, and is now as fast as
+ * memory, for which no speed is reported. */
 static bool store_became_memory(const struct cw_auto *m, const struct cw_facts *f, double full_s)
 {
     double bytes = 0;
@@ -94,8 +95,8 @@ static bool store_became_memory(const struct cw_auto *m, const struct cw_facts *
            bytes / m->cache.read_bytes_per_s > STORE_CHANGED * full_s;
 }
 
-/* Has the plan evaluated again where the cache's speed, or what cache points save, changed. All other
- * measurements stay valid. */
+/* If the cache's speed, or the time that cache points save, changed: makes auto evaluate the plan again. All
+ * other measurements stay valid. */
 static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 {
     double full_s = cw_auto_belief_all_s(m, f);
@@ -131,7 +132,7 @@ bool cw_auto_watch_changed(struct cw_auto *m, const struct cw_facts *f, const st
     cw_auto_watch_restart(m, now_s);
     m->plan.trial_from = 0;
     known->step = (struct cw_mean){0};
-    if (!step) /* the input changed: what was believed of it is void */
+    if (!step) /* the input changed: the curve and the limits are no longer valid */
         m->belief.n_points = m->belief.floor_s = m->belief.source_bytes_per_s = m->belief.busiest = 0;
     return true;
 }
@@ -161,7 +162,7 @@ void cw_auto_watch_believe_waiting(struct cw_auto *m, double decisions, double n
     seen_add(&all, &w->recent);
     if (w->streak.n >= BROKEN_IN_A_ROW)
         seen = w->streak.seen;
-    else if (seen_waits(&all)) /* batches come in lumps: only all of them together tell the interval */
+    else if (seen_waits(&all)) /* batches come in groups: only all of them together show the interval */
         seen = all;
     cw_auto_watch_conditions_changed(m, decisions);
     cw_auto_watch_restart(m, now_s);
@@ -190,8 +191,8 @@ bool cw_auto_watch_cache_grew(struct cw_auto *m, const struct cw_facts *f, doubl
     if (f->cache_point != (int)m->cache.point || fabs(cached - m->cache.cached) <= least)
         return false;
     double full_s = cw_auto_belief_all_s(m, f);
-    /* what is left to compute is a small difference, and workers that were let go need a start delay to
-     * return */
+    /* Assume slightly more work: the computing that is left is a small difference of two times, and if it is
+     * underestimated, stopped workers need a start delay to return. */
     if (f->objective == CW_OBJECTIVE_TIME)
         full_s *= 1 + cw_auto_belief_supply_error(m);
     m->cache.cached = cached;

@@ -2,11 +2,11 @@
 
 #include "base/macro.h"
 
-/* Positions from which on a time counts as measured. */
+/* A time counts as measured from this many positions on. */
 #define KNOWN 16.0
-/* Reading that takes so many times as long as computing does not pay. */
+/* Reading does not pay if it takes more than this many times as long as computing. */
 #define SLOWER 1.25
-/* From FEW positions on reading does not pay either if it takes so many times as long. */
+/* After only FEW positions, reading does not pay if it takes more than MUCH_SLOWER times as long. */
 #define MUCH_SLOWER 4.0
 #define FEW 4.0
 

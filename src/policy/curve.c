@@ -6,13 +6,15 @@
 #include "base/math.h"
 
 #define ROUGH 0.015 /* relative error of any shape, as real curves are not smooth */
-#define SURE 2.0    /* errors that a point is off, from which on the shapes are wrong and not the point */
-#define RISE 0.02   /* least rise, beyond noise, of a valley */
+#define SURE 2.0  /* if the shapes miss a point by more errors than this, they are wrong and not the point */
+#define RISE 0.02 /* least relative rise, beyond noise, behind the lowest point of a valley */
+/* Prior weights of shapes. A chord is rare: tables have one between distant numbers of workers. A tail fits
+ * any three points, so it is used only if all other shapes miss them by far. */
 #define VALLEY_BEFORE 0.15
-#define CHORD_BEFORE 0.05 /* prior weight: rare, of tables whose counts are far apart */
-/* Prior weight: it fits any three points, so it counts only if the others miss them by far. */
+#define CHORD_BEFORE 0.05
 #define TAIL_BEFORE 0.001
-#define VALLEY_MISFIT 25.0 /* squared errors that the points beside the three may be off */
+/* A valley through three points may miss the other points by this sum of squared errors. */
+#define VALLEY_MISFIT 25.0
 
 static double curve_power(double x, double p)
 {
@@ -36,7 +38,8 @@ static double point_variance(const struct cw_point *p)
     return p->error * p->error + ROUGH * ROUGH;
 }
 
-/* Sum of squared errors in logarithms, so that 1/100 of a measurement is further off than twice it. */
+/* Returns the sum of squared errors in logarithms, relative to the points' variances. In logarithms, a
+ * hundredth of a measured value is a larger error than twice the value. */
 static double shape_misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
 {
     double sum = 0;
@@ -82,7 +85,7 @@ static struct cw_shape shape_fit_power(const struct cw_point *points, size_t n, 
     return c;
 }
 
-/* Fits a/n + g n through two points. False: there is none with a, g > 0. */
+/* Fits a/n + g n through two points. False: there is no such shape with a, g > 0. */
 static bool shape_fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
 {
     double x = p[0].workers, y = p[1].workers, g = (p[1].s * y - p[0].s * x) / (y * y - x * x),
@@ -103,15 +106,15 @@ static void shape_fit_three(const struct cw_point *p, struct cw_shape *c)
     *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
 }
 
-/* The same. False: there is none with a, g > 0. */
+/* Fits a/n + b + g n through three points. False: there is no such shape with a, g > 0. */
 static bool shape_fit_valley(const struct cw_point *p, struct cw_shape *c)
 {
     shape_fit_three(p, c);
     return c->a > 0 && c->g > 0 && c->b + 2 * sqrt(c->a * c->g) > 0;
 }
 
-/* Fits the last three points where more workers gain more than any indivisible part allows, with perfect
- * division behind them. False: they do not. */
+/* Fits a tail: a/n + b + g n with g < 0 through the last three points, then perfect division of the work. It
+ * fits where more workers gain more than with any indivisible part. False: they do not. */
 static bool shape_fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     shape_fit_three(points + n - 3, c);
@@ -119,8 +122,8 @@ static bool shape_fit_tail(const struct cw_point *points, size_t n, struct cw_sh
     return c->a > 0 && c->g < 0;
 }
 
-/* Fits b - g n, a straight line, as a table has between distant counts. False: there is none with b, g >
- * 0. */
+/* Fits a chord: a falling straight line, as a table has between distant numbers of workers, then perfect
+ * division of the work. False: the line does not fall, or falls below 0. */
 static bool shape_fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     struct sums q = {0};
@@ -142,7 +145,8 @@ static size_t points_fastest(const struct cw_point *points, size_t n)
     return low;
 }
 
-/* Fits a valley through the fastest point and its neighbours, if the time rises behind it. */
+/* Fits a valley through the fastest point and its neighbours, if the time rises again after the fastest
+ * point. */
 static bool shape_try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     size_t low = points_fastest(points, n);
@@ -170,7 +174,7 @@ static bool shape_try_linear(const struct cw_point *points, size_t n, struct cw_
     return true;
 }
 
-/* Adds a shape with its weight: what was expected of it, by how well it fits. */
+/* Adds a shape. Its weight is its prior weight, `before`, times the likelihood of the points. */
 static void curve_add_shape(struct cw_curve *c, struct cw_shape shape, double before,
                             const struct cw_point *points, size_t n)
 {
@@ -196,7 +200,7 @@ static void curve_fit_shapes(const struct cw_point *points, size_t n, struct cw_
         curve_add_shape(c, shape, VALLEY_BEFORE, points, n);
     for (size_t i = 0; i < c->n_shapes; i++)
         sum += c->shapes[i].weight;
-    for (size_t i = 0; i < c->n_shapes; i++) /* if no shape fits, all count alike */
+    for (size_t i = 0; i < c->n_shapes; i++) /* if no shape fits, all have the same weight */
         c->shapes[i].weight = sum > 1e-100 ? c->shapes[i].weight / sum : 1.0 / (double)c->n_shapes;
 }
 
@@ -224,7 +228,7 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     }
 }
 
-/* The factor by which points differ from the shapes, linear in log n between points. */
+/* Returns the factor by which the shapes are corrected: that of the points, linear in log n between them. */
 static double curve_left(const struct cw_curve *c, double workers)
 {
     const struct cw_point *p = c->points;

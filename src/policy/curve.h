@@ -1,4 +1,5 @@
-/* The time of a batch by the number of workers: a curve through measured points. Called by plans (plan.h). */
+/* The time of a batch by the number of workers: a curve through measured points. Pure functions, called by
+ * plan.c and auto_belief.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,17 +8,21 @@
 #define CW_CURVE_SHAPES 9
 
 struct cw_point {
-    double workers, s, error; /* s: seconds per batch of the input side. error: its relative standard error */
-    /* batches that s is the mean of, and their squared relative distances from it; 0: it is no mean */
+    double workers; /* capacity (supply.h) */
+    double s,
+        error; /* seconds per batch of the input, whatever the client's step; its relative standard error */
+    /* number of batches of which s is the mean; sum of their squared relative distances from it. 0: s is not
+     * a mean */
     double n, m2;
 };
 
-/* A shape is s(n) = (a n^-p + b)^(1/p) + g n. p = 1 has an indivisible part (Amdahl), a large p a sudden
- * floor (bandwidth), and g is what workers cost each other. Few points don't tell shapes apart, so the
- * curve is their mean, weighted by how well they fit. With two points p = 1 counts, which expects the most
- * of more workers, since trying them tells shapes apart. What the shapes leave at a point counts around
- * it, the more the better the point is known. */
-/* alike: beyond this count workers divide the work perfectly; 0: nowhere */
+/* A shape is s(n) = (a n^-p + b)^(1/p) + g n, for n workers. With p = 1, b is a part that can't be divided
+ * (Amdahl); a large p gives a sudden limit (bandwidth); g is the time that each worker costs the others. Few
+ * points do not tell shapes apart, so the curve is the mean of several shapes, weighted by how well they fit.
+ * Beyond two points only p = 1 is used, which predicts the largest gain from more workers, since trying them
+ * tells shapes apart. Near a point, the curve is also corrected towards it, the more the smaller the point's
+ * error. */
+/* alike: beyond this number of workers, twice the workers take half the time; 0: no such number */
 struct cw_shape {
     double a, b, p, g, alike, weight;
 };
@@ -25,11 +30,12 @@ struct cw_shape {
 struct cw_curve {
     struct cw_shape shapes[CW_CURVE_SHAPES];
     size_t n_shapes;
-    struct cw_point points[CW_CURVE_POINTS]; /* s: the factor that the shapes leave */
-    size_t n;
-    double reach; /* beyond this count only the first shape counts */
+    struct cw_point points[CW_CURVE_POINTS]; /* s: here the factor by which the shapes are corrected */
+    size_t n;                                /* points */
+    double reach;                            /* beyond this number of workers only the first shape is used */
 };
 
-/* points: at least one, ascending by workers. p: fits only this shape; 0: all. */
+/* Fits a curve. points: at least one, ascending by workers. p: fits only the shape with this p; 0: all. */
 void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_curve *ret);
+/* Returns the curve's seconds per batch. */
 double cw_curve_s(const struct cw_curve *c, double workers);

@@ -1,4 +1,4 @@
-/* fixed:N: N workers from the start, nothing cached. What others are measured against. */
+/* fixed:N: N workers from the start, no decisions about caches. For comparison with other policies. */
 #include <stdio.h>
 
 #include "base/macro.h"

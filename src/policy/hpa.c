@@ -1,10 +1,10 @@
 /*
  * hpa: Kubernetes' HorizontalPodAutoscaler (autoscaling/v2, its defaults) on CPU utilisation with a target of
- * 80 %, as the Cachew paper set it beside its own.
+ * 80 %, with which the Cachew paper compares its own policy.
  *
  * Every 15 s: desired = ceil(current x utilisation / target), unless that ratio is within 0.1 of 1. Workers
- * that start count as idle when scaling up. Upwards at most 4 workers or 100 % more per 15 s; downwards the
- * highest recommendation of the last 300 s counts. It knows nothing of clients or caches.
+ * that start count as idle when scaling up. Upwards it adds at most 4 workers or 100 % per 15 s; downwards it
+ * uses the highest recommendation of the last 300 s. It does not use measurements of clients or caches.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,10 +19,10 @@
 #define STEP 4
 
 struct hpa {
-    double next_s, workers;
-    double seen_s, busy_s,
-        span_s; /* time of the last call. Since the last sync: busy time of a worker, and all of it */
-    double recommended[REMEMBERED], n;
+    double next_s, workers; /* time of the next sync; workers decided on */
+    double seen_s;          /* time of the last call */
+    double busy_s, span_s;  /* since the last sync: mean busy seconds of a worker, and all seconds */
+    double recommended[REMEMBERED], n; /* the last recommendations; the number of all so far */
 };
 
 static double hpa_desired(const struct hpa *m, const struct cw_pool_facts *pool)

@@ -1,4 +1,5 @@
-/* The list of policies, and what policies share. A new policy is a file, and a line here. */
+/* The list of policies, and functions that several policies use. A new policy is a new file and an entry in
+ * cw_policies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "policy/policies.h"
 #include "policy/supply.h"
 
-#define POOL_NAME_BYTES 64 /* names of workers begin with it, and stand in one line of a log */
+#define POOL_NAME_BYTES 64 /* names of workers begin with the pool's name, and appear in lines of the log */
 
 const struct cw_policy *const cw_policies[] = {
     &cw_policy_auto, &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_hpa, &cw_policy_fixed, NULL,
@@ -17,12 +18,12 @@ const struct cw_policy *const cw_policies[] = {
 bool cw_policy_find(const char *name, struct cw_policy *ret)
 {
 #ifdef CW_CRASH_POINTS
-    if (strcmp(name, cw_policy_script.name) == 0) { /* not in the list: it is no choice for users */
+    if (strcmp(name, cw_policy_script.name) == 0) { /* for tests only, so not in the list */
         *ret = cw_policy_script;
         return true;
     }
 #endif
-    if (strcmp(name, "cachew") == 0) /* as opposed to what was published */
+    if (strcmp(name, "cachew") == 0) /* this project's own policy, unlike the published "cachew-atc22" */
         name = cw_policy_auto.name;
     for (const struct cw_policy *const *p = cw_policies; *p; p++) {
         size_t size = strlen((*p)->name);
@@ -55,7 +56,7 @@ void cw_policy_decide(const struct cw_policy *policy, struct cw_policy_memory *m
     if (ret->cache_point != facts->cache_point && !*ret->why)
         snprintf(ret->why, sizeof(ret->why), "%s",
                  f.unread ? "reading the cached elements takes longer than recomputing them"
-                          : "the policy caches elsewhere");
+                          : "the policy changed where elements are cached");
 }
 
 json_t *cw_policy_save(const struct cw_policy *policy, const struct cw_policy_memory *memory)
@@ -140,11 +141,12 @@ int cw_pool_name_check(const char *name, struct cw_error *err)
     bool is_static = strcmp(name, CW_POOL_STATIC) == 0;
     if (size > 0 && size <= POOL_NAME_BYTES && cw_text_utf8(name, size) && !is_static)
         return 0;
-    cw_error_attribute(err, "pool", name, "a name of its own");
+    cw_error_attribute(err, "pool", name, "a name of 1 to 64 bytes of UTF-8, other than \"static\"");
     return is_static
                ? cw_error_set(
                      err, CW_E_OPTION,
                      "pool \"%s\" has the workers that no provisioner started: expected another name", name)
-               : cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu",
-                              POOL_NAME_BYTES, size);
+               : cw_error_set(err, CW_E_OPTION,
+                              "the pool's name has %zu bytes: expected 1 to %d bytes of valid UTF-8", size,
+                              POOL_NAME_BYTES);
 }

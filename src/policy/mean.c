@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* What is thought of the scatter before anything was seen: so many batches, with this relative deviation.
- * Input pipelines are mostly steadier. */
+/* Number of batches that the prior of the scatter counts as. Their relative deviation is CW_MEAN_DEVIATION;
+ * most input pipelines scatter less. */
 #define PRIOR_BATCHES 2.0
 
 struct cw_mean cw_mean_of(double n, double sum, double squares)

@@ -1,7 +1,7 @@
 #include "policy/pace.h"
 
-/* A step is a pause if it takes this many times the mean step and at least PAUSE_S. The mean counts from
- * PAUSE_KNOWN steps on. */
+/* A step is a pause if it takes more than PAUSE_STEPS times the mean step and more than PAUSE_S seconds. The
+ * mean is used only after PAUSE_KNOWN steps. */
 #define PAUSE_STEPS 10
 #define PAUSE_KNOWN 10
 #define PAUSE_S 1.0

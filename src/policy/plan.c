@@ -4,12 +4,13 @@
 
 #include "base/macro.h"
 
-#define COST_TOLERANCE 0.005
-#define CACHE_POINT_TOLERANCE 0.02 /* least gain of a cache point */
-#define WEIGHT 3 /* of the objective against the other measure, where a plan gives up one for the other */
+#define COST_TOLERANCE 0.005       /* plans that cost more by this part count as equally cheap */
+#define CACHE_POINT_TOLERANCE 0.02 /* a change of the cache point must gain more than this part */
+/* Weight of a loss in the objective, relative to a gain in the other measure, where a plan has both. */
+#define WEIGHT 3
 #define TAIL_EPOCHS 8 /* epochs of a slowly filling cache that are computed one by one */
-#define FULL 0.02     /* part of an epoch that may be missing from a full cache */
-#define HELD_DELAYS 4 /* start delays for which workers are kept at least, however short epochs are */
+#define FULL 0.02     /* a cache counts as full if at most this part of an epoch is missing */
+#define HELD_DELAYS 4 /* workers are kept for at least this many start delays, even if epochs are shorter */
 
 static double plan_least(double a, double b)
 {
@@ -53,7 +54,8 @@ double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternativ
     return outlook_price_s(o, a->pools);
 }
 
-/* The best workers for a long time under the same conditions, start delays aside. */
+/* Returns seconds and cost per batch with the best number of workers, if conditions stay as they are and
+ * start delays do not matter. */
 static struct steady outlook_best_steady(const struct cw_outlook *o, int cache_point, double cached)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
@@ -89,13 +91,14 @@ static double cache_room(const struct cw_outlook *o, const struct cw_cache_point
                                                         : 1;
 }
 
-/* Time and cost of the epochs after those for which workers are held, with the best number of workers in
- * each. They depend on the part that is cached at their beginning, which goes in steps of 1/STEPS. */
+/* The tail of a job: the epochs after those in which the workers decided on now stay. Each of them has the
+ * best number of workers. Time and cost of the tail depend on the part that is cached at its beginning. They
+ * are computed when first needed, for parts in steps of 1/STEPS, and are interpolated. */
 #define STEPS 16
 
 struct tail {
-    double held; /* epochs after the current one for which workers are held */
-    bool known[STEPS + 1];
+    double held;           /* epochs after the current one in which the workers decided on now stay */
+    bool known[STEPS + 1]; /* time_s and cost of this step were computed */
     double time_s[STEPS + 1], cost[STEPS + 1];
 };
 
@@ -141,7 +144,7 @@ bool cw_outlook_fills(const struct cw_outlook *o, int cache_point)
            !cache_is_full(o, &o->facts->cache_points[cache_point]);
 }
 
-/* For how many epochs after the current one the workers decided on now stay. */
+/* Returns for how many epochs after the current one the workers decided on now stay. */
 static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
 {
     const struct cw_facts *f = o->facts;
@@ -153,7 +156,7 @@ static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
                        : epochs;
 }
 
-/* Adds to an alternative what these batches take. */
+/* Adds time and cost of batches to an alternative. */
 static void alternative_spend(const struct cw_outlook *o, struct cw_alternative *a, double batches,
                               double batch_s)
 {
@@ -161,11 +164,11 @@ static void alternative_spend(const struct cw_outlook *o, struct cw_alternative 
     a->cost += batches * batch_s * outlook_price_s(o, a->pools);
 }
 
-/* The capacity until all workers decided on have started. Pools start in the order of their delays, and
- * workers that are to go stay until then. */
+/* The time until all workers decided on have started, as intervals of constant capacity. The workers of a
+ * pool start after its start delay; workers that are to be stopped stay until all have started. */
 struct starting {
-    int n;
-    double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS];
+    int n;                                                     /* intervals */
+    double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS]; /* seconds left of each; its capacity */
 };
 
 static double starting_delay_s(const struct cw_outlook *o, const int *workers, int pool)
@@ -197,7 +200,8 @@ static struct starting starting_find(const struct cw_outlook *o, const int *work
     }
 }
 
-/* Adds batches with the workers decided on. Until these have started, those that run compute. */
+/* Adds time and cost of batches with the workers decided on. Until these have started (`until`, whose time is
+ * used up), the batches are computed by the workers that run. */
 static void alternative_pass(const struct cw_outlook *o, struct cw_alternative *a, double batches,
                              double cached, struct starting *until)
 {
@@ -211,8 +215,8 @@ static void alternative_pass(const struct cw_outlook *o, struct cw_alternative *
     alternative_spend(o, a, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached));
 }
 
-/* Adds epochs with the workers decided on while the cache fills. Returns the part that is cached at their
- * end. */
+/* Adds time and cost of epochs in which the cache fills and the workers decided on stay. Returns the part of
+ * the epoch that is cached afterwards. */
 static double alternative_hold(const struct cw_outlook *o, struct cw_alternative *a,
                                const struct cw_cache_point_facts *m, double cached, double epochs,
                                struct starting *until)
@@ -229,7 +233,7 @@ static double alternative_hold(const struct cw_outlook *o, struct cw_alternative
     return cached;
 }
 
-/* The rest of the job: until workers are decided on again, and what follows. */
+/* Returns the rest of the job: first with `workers`, until the number is decided again, then the tail. */
 static struct cw_alternative outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point,
                                           struct tail *tail)
 {
@@ -304,7 +308,8 @@ static double outlook_objective(const struct cw_outlook *o, const struct cw_alte
     return o->facts->objective == CW_OBJECTIVE_TIME ? a->time_s : a->cost;
 }
 
-/* Whether an alternative is as good as the best one, in all, and for as long as the workers stay. */
+/* Whether an alternative is within tolerance of the best one by the objective, both for the rest of the job
+ * and for the time until the number of workers is decided again. */
 static bool outlook_as_good(const struct cw_outlook *o, const struct cw_alternative *a,
                             const struct cw_alternative *best)
 {
@@ -315,7 +320,7 @@ static bool outlook_as_good(const struct cw_outlook *o, const struct cw_alternat
            a->held_cost <= best->held_cost * (1 + COST_TOLERANCE);
 }
 
-/* The best workers with a cache point. */
+/* Returns the best alternative with this cache point. */
 static struct cw_alternative outlook_best(const struct cw_outlook *o, int cache_point)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;

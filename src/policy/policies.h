@@ -1,4 +1,4 @@
-/* The policies: one file each. */
+/* The policies, each of which has its own file. */
 #pragma once
 #include "policy/policy.h"
 

@@ -1,4 +1,4 @@
-/* A decision as JSON: what the command line, the log and the dashboard show. */
+/* Turns a decision into JSON, from which the command line, the log and the dashboard show it. */
 #include "base/text.h"
 #include "policy/policy.h"
 
@@ -35,7 +35,8 @@ static void decision_add_place(struct cw_text *t, const char *name)
     cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : "");
 }
 
-/* The decision in words, the same wherever it is printed. */
+/* Returns the decision in words, for example "4 workers, 1 before; cached after decode". New reference; NULL:
+ * out of memory. */
 static json_t *decision_what(const struct cw_decision *d, const struct cw_facts *facts)
 {
     struct cw_text t = {0};

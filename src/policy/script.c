@@ -1,6 +1,6 @@
 /*
  * script: a fixed sequence of decisions, one for each report, whatever was measured: one worker; all workers;
- * no cache; a cache at the first cache point. For a job without cache points it ends with all workers. Only
+ * no cache; the first cache point. If the job has no cache points, the sequence ends with all workers. Only
  * in test builds (-Dcrash_points=true), for tests of how decisions are carried out and shown.
  */
 #include "policy/policies.h"

@@ -5,20 +5,24 @@
 
 #include "base/macro.h"
 
-#define HALVINGS 80 /* halvings of the water level, to the last bit */
-#define EQUAL 1e-12
+/* Shares are computed by water-filling: jobs of one priority rise to one level, in workers per weight. So
+ * many halvings of an interval find the level exactly. */
+#define HALVINGS 80
+#define EQUAL 1e-12 /* relative difference below which two levels are equal */
 
 static int claim_limit(const struct cw_claim *c)
 {
     return c->quota > 0 && c->quota < c->want ? c->quota : c->want;
 }
 
-/* A job's workers at a water level, in workers per weight: no fewer than it has, no more than it may have. */
+/* Returns a job's workers at a level, in workers per weight: no fewer than its share so far, no more than its
+ * limit. */
 static int claim_at_level(const struct cw_claim *c, double level)
 {
     return (int)CW_MAX(CW_MIN(floor(level * c->weight), claim_limit(c)), c->share);
 }
 
+/* Returns how many more workers the jobs of one priority need to reach a level. */
 static double share_needed(const struct cw_claim *claims, int n, int priority, double level)
 {
     double sum = 0;
@@ -28,8 +32,8 @@ static double share_needed(const struct cw_claim *claims, int n, int priority, d
     return sum;
 }
 
-/* Gives one more worker to each job whose (share + 1) / weight is least, in order. Returns how many are
- * left. */
+/* Gives one more worker to each job whose (share + 1) / weight is least, in order. Returns how many of the
+ * `rest` workers are left. */
 static int share_give_rest(struct cw_claim *claims, int n, int priority, int rest)
 {
     double least = INFINITY;
@@ -70,6 +74,7 @@ static int share_fill(struct cw_claim *claims, int n, int priority, int workers)
     return workers;
 }
 
+/* Sets *ret to the highest priority below `below`. Returns 0 if there is none. */
 static int share_next_priority(const struct cw_claim *claims, int n, int below, int *ret)
 {
     int found = 0;

@@ -8,10 +8,12 @@ struct cw_claim {
 #define CW_WEIGHT_MOST 1e6
     int priority; /* higher priorities are served first, once each job has a worker */
     int quota;    /* most workers; 0: no limit */
-    int share;    /* the result */
+    int share;    /* the result: workers that the job gets */
 };
 
-/* Weighted max-min fairness among jobs of equal priority: no job gets more than it wants, and what it
- * leaves goes to the others by weight. First each job that wants workers gets one, in order. Shares are
- * whole workers: the rest of fractions goes to the jobs that are furthest below their part, in order. */
+/* Sets the share of each job. First each job that wants workers gets one, in the order of `claims`. The other
+ * workers go to jobs with a higher priority first. Jobs of equal priority share by weighted max-min fairness:
+ * no job gets more than it wants, and what one job does not want goes to the others by weight. Shares are
+ * whole workers: workers left over from rounding down go to the jobs that are furthest below their exact
+ * share. */
 void cw_share(struct cw_claim *claims, int n, int workers);

@@ -5,8 +5,9 @@
 
 #include "base/macro.h"
 
-#define FINE 16      /* workers of a pool from which on smaller ones of another pool make no difference */
-#define UNPRICED 0.1 /* price of workers without one, as part of the least price */
+/* From this many workers of a pool on, rungs with slower workers in place of one worker are not tried. */
+#define FINE 16
+#define UNPRICED 0.1 /* price of workers without a price, as a part of the least price of other workers */
 
 static void supply_sort(int *order, int n, const double *first, const double *second)
 {
@@ -72,14 +73,14 @@ double cw_supply_start_delay_s(const struct cw_facts *f)
     return most;
 }
 
-/* The next count that makes a difference: all up to 64, then steps of 1/64. */
+/* Returns the next count of workers that is tried: every count up to 64, then steps of 1/64. */
 static int supply_next_count(int n)
 {
     return n < 64 ? n + 1 : n + n / 64;
 }
 
-/* Moves on to the next rung in which smaller workers take the place of one more of the pool that is being
- * filled. */
+/* Moves on to the next rung in which workers of a slower pool replace the next worker of the pool that is
+ * being filled. False: there is none. */
 static bool rung_next_instead(const struct cw_supply *s, struct cw_rung *r)
 {
     int filled = s->order[r->order][r->place];

@@ -20,7 +20,7 @@ static void draw_words(struct cw_draw *d, double u[2])
     uint32_t counter[4] = {(uint32_t)d->at, (uint32_t)(d->at >> 32), 0, 0}, out[4];
     d->at++;
     cw_philox(d->key, counter, out);
-    for (int i = 0; i < 2; i++) /* 52 bits, and a half: neither 0 nor 1 */
+    for (int i = 0; i < 2; i++) /* 52 random bits plus 0.5: never 0 or 1 */
         u[i] = ((double)((((uint64_t)out[2 * i] << 32) | out[2 * i + 1]) >> 12) + 0.5) * 0x1p-52;
 }
 

@@ -11,7 +11,7 @@
 
 #define NUMBER_BYTES 32
 
-/* The fewest digits that give the same number: 0.1, and not 0.10000000000000001. */
+/* Prints a number with the fewest digits that give the same double: 0.1, and not 0.10000000000000001. */
 static const char *number_shortest(double value, char ret[NUMBER_BYTES])
 {
     int digits = 15;

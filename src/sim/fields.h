@@ -1,5 +1,5 @@
-/* Objects of a workload file: a table of fields says what an object may hold, and where its numbers go.
- * Called by the parsers of workloads. */
+/* Parses objects of a workload file. A table of fields says which keys an object may have, and where their
+ * values are stored. Called by workload.c, pools.c and table.c. */
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
@@ -8,23 +8,23 @@
 
 struct cw_sim_field {
     const char *name; /* NULL: the end */
-    double *to;       /* where the number goes; NULL: it is no number */
-    double least, most;
+    /* At most one of `to`, `fields` and `text` is set. If none is, the caller parses the value. */
+    double *to;         /* where the number is stored; NULL: the field is not a number */
+    double least, most; /* bounds of the number */
 
-    /* any number, more than `least` and CW_SIM_LEAST, or a whole number */
+    /* any number; a number of more than `least`, and at least CW_SIM_LEAST; a whole number */
     enum { CW_SIM_ANY, CW_SIM_MORE, CW_SIM_WHOLE } kind;
 
-    bool required; /* of numbers */
-    /* of an object, which may be missing: its fields. Neither number, object nor text: the caller parses it
-     */
+    bool required; /* the number must be given */
+    /* the fields of an object; the object may be missing */
     const struct cw_sim_field *fields;
-    const char **text; /* where a text goes, which is required; least 1: it must not be empty */
+    const char **text; /* where the string is stored, which must be given; least 1: it must not be empty */
 };
 
-/* Reads the numbers, objects and texts of an object, in this order, and rejects unknown keys. where: the
- * object's name in errors: "", "model.", "jobs[2].". */
+/* Parses the numbers, objects and strings of an object, in this order, and rejects unknown keys. where: the
+ * prefix of the object's fields in errors, for example "", "model.", "jobs[2].". */
 int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields,
                   struct cw_error *err) _must_check_;
-/* The error for a value other than expected; NULL: it is missing. */
+/* Sets and returns the error for a value that is not as expected. value NULL: the field is missing. */
 int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected,
                     struct cw_error *err) _must_check_;

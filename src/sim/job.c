@@ -4,10 +4,11 @@
 
 #include "base/macro.h"
 
-/* Batches that lie ready where the client is slower, which policies see as its queue. */
+/* Number of batches that are ready if the client is much slower than the input. Policies see it as the queue.
+ */
 #define PREFETCHED 16
-#define SINGLY 8      /* fewer batches than these per report are drawn one by one */
-#define ROUNDING 1e-9 /* batches */
+#define SINGLY 8      /* if a report covers fewer batches than this, they are drawn one by one */
+#define ROUNDING 1e-9 /* tolerance of comparisons, in batches */
 
 struct stretch { /* a stretch of time in which nothing changes */
     double batches, interval_s, step_s, compute_s;
@@ -37,11 +38,12 @@ static struct cw_sim_conditions job_conditions(const struct cw_sim_played *p)
                              p->choice.cache_point, cached, p->choice.write_waits);
 }
 
-/* The batch at which conditions change: the end of an epoch, of a phase, or of the job. */
+/* Returns the number of the batch at which conditions change next: the end of an epoch, a phase, or the job.
+ */
 static double job_boundary(const struct cw_sim_played *p)
 {
     bool alike = p->expected &&
-                 p->choice.cache_point < 0; /* without reports and a cache all epochs are alike */
+                 p->choice.cache_point < 0; /* without reports and without a cache, all epochs are equal */
     double at = (alike ? p->job->epochs : p->epoch + 1) * p->job->batches_per_epoch;
     if (p->phase + 1 < p->job->n_phases)
         at = CW_MIN(at, p->job->phases[p->phase + 1].at_batch);
@@ -78,8 +80,8 @@ static void job_pay(struct cw_sim_played *p, double seconds)
     p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h);
 }
 
-/* Adds what was computed up to the cache point to the cache, as far as it can be written and there is
- * room. */
+/* Adds the elements computed up to the cache point to the cache, as far as its writing speed and its room
+ * allow. */
 static void job_write_cache(struct cw_sim_played *p, const struct cw_sim_conditions *c, double batches)
 {
     int m = p->choice.cache_point;
@@ -107,8 +109,8 @@ static void job_cross(struct cw_sim_played *p)
         p->state = CW_SIM_OVER;
 }
 
-/* Draws how fast batches are. A report with few batches has each drawn by itself, else one draw stands for
- * all. */
+/* Draws how fast batches are for the next `seconds`. If a report covers few batches, each is drawn; else one
+ * draw is used for all. */
 static struct stretch job_draw(struct cw_sim_played *p, const struct cw_sim_conditions *c, double seconds)
 {
     double noise = p->expected ? 0 : p->job->noise, factor = 1, step = 1, n = seconds / c->interval_s;
@@ -122,13 +124,13 @@ static struct stretch job_draw(struct cw_sim_played *p, const struct cw_sim_cond
         factor = p->batch.factor;
         step = p->batch.step_factor;
     } else if (noise > 0) {
-        /* a factor of the rate, so that the mean rate is that without noise */
+        /* the rate is multiplied by the draw, so that noise does not change the mean rate */
         factor = 1 / cw_draw_mean(&p->draw, noise, n);
         step = cw_draw_mean(&p->draw, noise, n);
         p->batch.left = 0;
     }
     struct stretch stretch = {.interval_s = c->interval_s * factor};
-    /* a late batch is made up for later, so means count */
+    /* prefetched batches cover for a late batch, so only means matter */
     stretch.step_s = c->supplied ? c->step_s * step : stretch.interval_s;
     stretch.compute_s = c->compute_s * (c->supplied ? factor : step);
     stretch.batches = seconds / stretch.interval_s;
@@ -160,7 +162,7 @@ bool cw_sim_job_advance(struct cw_sim_played *p, double until)
         double to = p->now + seconds;
         p->now = stretch.batches >= room || to < until ? CW_MIN(to, until) : until;
         job_cross(p);
-        if (seconds <= 0 && stretch.batches <= 0) /* the stretch is too short to change a double */
+        if (seconds <= 0 && stretch.batches <= 0) /* too short for double precision: ends the loop */
             p->now = until;
         if (p->plan && p->phase != phase && p->state != CW_SIM_OVER)
             return true;

@@ -1,5 +1,5 @@
-/* A job that is played: from one event to the next its batches are counted, measured and paid for. sim.c owns
- * jobs, moves them on, and decides what they get. */
+/* A job that is simulated. Between two events, its batches are counted, measured and paid for. sim.c owns
+ * jobs, advances them, and gives them workers. */
 #pragma once
 #include "sim/model.h"
 #include "sim/sim.h"
@@ -7,31 +7,32 @@
 
 enum cw_sim_state { CW_SIM_WAITING, CW_SIM_PLAYING, CW_SIM_OVER };
 
-struct cw_sim_choice { /* what the policy, or the plan, decided last */
+struct cw_sim_choice { /* the last decision of the policy, or of the plan */
     int workers[CW_POLICY_POOLS];
-    int cache_point; /* -1: none */
-    bool write_waits;
-    bool recorded; /* there is a first record */
+    int cache_point;  /* -1: none */
+    bool write_waits; /* as in struct cw_decision */
+    bool recorded;    /* the first decision was recorded */
 };
 
-struct cw_sim_cache { /* by cache point: parts of an epoch that can be read, that this epoch added */
+struct cw_sim_cache { /* by cache point: part of the epoch that can be read; part of an epoch that this epoch
+                         added */
     double readable[CW_POLICY_CACHE_POINTS], written[CW_POLICY_CACHE_POINTS];
 };
 
-struct cw_sim_batch { /* the batch under way, where batches are drawn one by one */
-    double factor, step_factor;
-    double left; /* part of it; 0: the next one is drawn */
+struct cw_sim_batch {           /* the batch under way, if batches are drawn one by one */
+    double factor, step_factor; /* noise of the input's time and of the client's step */
+    double left;                /* part of the batch that is left; 0: the next batch is drawn */
 };
 
 struct cw_sim_window { /* measured since the last report */
     double since;
     struct cw_mean step, interval;
-    double queue; /* batches that lay ready, times seconds */
-    /* since the last lump; without lumps since the last report */
+    double queue; /* sum over time of the batches that are ready, in batches times seconds */
+    /* time of the last lump (without lumps: of the last report), and measurements since then */
     double lump_at;
     struct cw_mean compute[CW_POLICY_POOLS];
     double busy_s;
-    double lump_wait_s; /* time that the client waited and that was not reported yet */
+    double lump_wait_s; /* waiting of the client that was not reported yet */
 };
 
 struct cw_sim_reports { /* when the policy is called */
@@ -47,11 +48,11 @@ struct cw_sim_played {
     struct cw_policy_memory memory;
     struct cw_sim_worker_set worker_sets[CW_POLICY_POOLS];
     struct cw_draw draw;
-    bool expected; /* means in place of draws */
+    bool expected; /* as in struct cw_sim_options */
     enum cw_sim_state state;
-    double now, done; /* done: batches of all epochs */
-    double epoch;
-    size_t phase;
+    double now, done; /* seconds; batches done in all epochs */
+    double epoch;     /* from 0 */
+    size_t phase;     /* index into job->phases */
     struct cw_sim_choice choice;
     struct cw_sim_cache cache;
     struct cw_sim_batch batch;
@@ -61,6 +62,6 @@ struct cw_sim_played {
     uint64_t *steps;            /* of the run */
 };
 
-/* Moves on to `until`, to the end of the job, or until the steps of the run are used up. True: it stopped at
- * the beginning of a phase that the job's plan has something for. */
+/* Advances a job to time `until`, to the end of the job, or until the steps of the run are used up. True: it
+ * stopped earlier, at the beginning of a phase, so that the job's plan can be followed. */
 bool cw_sim_job_advance(struct cw_sim_played *p, double until);

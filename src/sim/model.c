@@ -2,17 +2,18 @@
 
 #include "base/macro.h"
 
-/* least interval: handing over an empty batch takes time too */
+/* Least seconds between two batches, so that time always advances. */
 #define LEAST_S 1e-9
 
-/* The speed of a pool's worker relative to one of the first pool, as the file has it. */
+/* Returns the speed of a pool's worker relative to a worker of the first pool, by the workload file. */
 static double pool_speed(const struct cw_workload *w, size_t pool)
 {
     const struct cw_sim_pool *p = &w->pools[pool], *first = &w->pools[0];
     return p->worker_cpus / first->worker_cpus * (first->slowdown / p->slowdown);
 }
 
-/* Stages keep a part of their elements, so more than a batch passes the stages before the end. */
+/* Since stages keep only a part of their elements, more than one batch of elements passes the earlier stages.
+ */
 struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
 {
     struct cw_sim_costs c = {0};
@@ -39,7 +40,8 @@ static double model_transfer_s(double bytes, double bytes_per_s)
     return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
 }
 
-/* The workers of all pools together, in workers of the first one, and their speeds by pool for the table. */
+/* Returns the workers of all pools as workers of the first pool. Sets ret_speeds to the speed of each pool,
+ * for tables. */
 static struct cw_sim_workers model_together(const struct cw_workload *w, const struct cw_sim_workers *workers,
                                             double *ret_speeds)
 {
@@ -52,7 +54,7 @@ static struct cw_sim_workers model_together(const struct cw_workload *w, const s
     return all;
 }
 
-/* Divides batches among pools: each takes as many as it is fast. */
+/* Divides the batches among the pools in proportion to their speeds. */
 static void model_divide(const struct cw_workload *w, const struct cw_sim_workers *workers,
                          const struct cw_sim_workers *all, struct cw_sim_conditions *c)
 {

@@ -1,29 +1,36 @@
-/* How long a job's batches take under given conditions: pure functions, called by jobs that are played. */
+/* Computes how long a job's batches take under given conditions. Pure functions, called by job.c and sim.c.
+ */
 #pragma once
 #include "sim/workload.h"
 
-struct cw_sim_costs { /* per batch that the client gets, nothing cached, from the stages */
-    double cpu_s, source_bytes;
+struct cw_sim_costs {           /* of a model, per batch that the client gets, nothing cached */
+    double cpu_s, source_bytes; /* CPU seconds of all stages; bytes read from the source */
+    /* by cache point: CPU seconds of the stages up to it; bytes to write or read */
     double prefix_s[CW_POLICY_CACHE_POINTS], bytes[CW_POLICY_CACHE_POINTS];
 };
 
 struct cw_sim_conditions {
-    double step_s, interval_s; /* of the client, between two batches */
-    double compute_s, busy;    /* a worker's time per batch, and the part of its time that this is */
-    /* by pool: its part of the batches, and its worker's time for one relative to compute_s */
+    double step_s, interval_s; /* the client's step; the time between two batches */
+    double compute_s,
+        busy; /* a worker's computing time per batch; the part of its time in which it computes */
+    /* by pool: its part of the batches; a worker's computing time per batch relative to compute_s */
     double part[CW_POLICY_POOLS], slower[CW_POLICY_POOLS];
-    double written; /* part of what was computed up to the cache point that the cache takes */
+    double written; /* part of the elements computed up to the cache point that the cache can write */
     bool supplied;  /* the input is slower than the client */
 };
 
+/* Computes the costs of a job's model; all zeros for a job with a table. */
+
 struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job);
 
-struct cw_sim_workers {
+struct cw_sim_workers { /* of a pool. speed: sum over workers of their speed, where a straggler counts as less
+                           than 1 */
     double running, speed;
-}; /* of a pool. speed: slow workers count as parts of one */
+};
 
-/* cached: part of the epoch that is read at cache_point. interval = max(client's step, computing /
- * workers, bytes / bandwidth for each store), since all of these overlap and enough is prefetched. */
+/* Computes the conditions with these workers of each pool. cached: part of the epoch that is read at
+ * cache_point. The interval is the longest of the client's step, computing time / workers, and bytes /
+ * bandwidth of each store, since all of these overlap and enough is prefetched. */
 struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job,
                                            const struct cw_sim_costs *costs,
                                            const struct cw_sim_change *phase,

@@ -1,18 +1,19 @@
-/* The oracle: tries plans of a job in the simulator, without noise. It knows the file, and pays for start
- * delays like a policy. Of one pool it tries all counts. Of several pools it tries all vectors of counts,
- * or those of a grid and then neighbours of the best one, in ever smaller steps. */
+/* The oracle: finds the best plan of a job by simulating plans without noise. A plan has the same start
+ * delays as a policy. With one pool, the oracle tries every number of workers. With several pools, it tries
+ * all vectors (numbers of workers by pool); if these are too many, those of a grid, and then neighbours of
+ * the best vector, in ever smaller steps. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "sim/sim.h"
 
-/* plans whose objective differs by less count as equal, and the other measure decides */
+/* Plans whose objective differs by less than this part count as equal; the other measure then decides. */
 #define EQUAL 1e-4
-#define ALL_COUNTS 2000  /* up to this count each count is tried, beyond in steps of 1/1000 */
-#define ALL_VECTORS 4000 /* most vectors that are all tried, and most of a grid */
-#define ROUNDS 8         /* rounds with one step size, since steps among equal plans may go in a circle */
-#define SWEEPS 3         /* over the phases, each of which is chosen with the others fixed */
+#define ALL_COUNTS 2000  /* up to this number of workers every number is tried, beyond it steps of 1/1000 */
+#define ALL_VECTORS 4000 /* most vectors of several pools that are tried before neighbours are */
+#define ROUNDS 8 /* most rounds with one step size, since steps among equal plans may go in a circle */
+#define SWEEPS 3 /* sweeps over the phases, each of which is optimized while the others stay fixed */
 
 struct search {
     const struct cw_workload *w;
@@ -21,7 +22,8 @@ struct search {
     struct cw_sim_outcome best;
     bool any;
     uint64_t steps;
-    /* the phases from `first` to `last` are searched, which all get the same workers; their best vector */
+    /* the phases that are searched now, first to last, which all get the same workers; the best vector so far
+     */
     size_t first, last;
     struct cw_sim_vector best_vector;
 };
@@ -72,7 +74,7 @@ static int oracle_try_vector(struct search *s, const struct cw_sim_vector *v, bo
     return e;
 }
 
-/* The next count of a grid from 0 to `most`, about `ratio` times as many. */
+/* Returns the next number of a grid from 0 to `most`: about `ratio` times n. most + 1: the grid ends. */
 static int grid_next(int n, double ratio, int most)
 {
     return n == most ? most + 1 : CW_MIN(CW_MAX(n + 1, (int)(n * ratio)), most);
@@ -105,7 +107,7 @@ static int grid_try(struct search *s, double ratio, size_t pool, struct cw_sim_v
     return e;
 }
 
-/* Tries all neighbours of a vector: `step` fewer, the same, or `step` more of each pool. */
+/* Tries all neighbours of a vector: for each pool, `step` workers fewer, the same number, or `step` more. */
 static int oracle_try_neighbours(struct search *s, struct cw_sim_vector at, const int *step, size_t pool,
                                  bool *any, struct cw_error *err)
 {
@@ -208,7 +210,7 @@ int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
                                 .phases = calloc(w->jobs[job].n_phases, sizeof(struct cw_sim_vector))};
     if (!ret->phases)
         return cw_error_nomem(err, 0, "a plan");
-    /* each job has its part */
+    /* all oracles together may take CW_SIM_MAX_STEPS: each job has an equal part */
     struct search s = {
         .w = w, .job = job, .plan = ret, .steps = CW_SIM_MAX_STEPS - CW_SIM_MAX_STEPS / w->n_jobs};
     ret->phases[0].workers[0] = 1;

@@ -1,5 +1,5 @@
-/* The picture of a simulation, as SVG: workers and waiting over time, with decisions marked. One strip per
- * job. */
+/* Draws a simulation as an SVG picture: workers and waiting over time, with marks at decisions. Each job has
+ * a strip of two panels. Lengths are SVG units. */
 #include "base/macro.h"
 #include "base/text.h"
 #include "sim/sim.h"
@@ -9,12 +9,12 @@
 #define LEFT 60.0
 #define TOP 50.0
 #define HIGH 150.0 /* height of a panel */
-#define GAP 40.0
+#define GAP 40.0   /* between panels */
 #define STRIP (2 * HIGH + 2 * GAP)
-#define POINTS 1500 /* most points of a line */
-#define INNER (WIDTH - LEFT - 20)
+#define POINTS 1500               /* most points of a line */
+#define INNER (WIDTH - LEFT - 20) /* width of a panel */
 
-struct frame {
+struct frame { /* a panel: the times at its left and right end, its upper edge, the value at that edge */
     double x0, x1, top, most;
 };
 
@@ -28,7 +28,7 @@ static double frame_y(const struct frame *f, double v)
     return f->top + HIGH * (1 - v / f->most);
 }
 
-/* Adds a name, which may hold any characters, to the XML. */
+/* Adds a text, which may contain any characters, to the XML. */
 static void plot_add_text(struct cw_text *t, const char *text)
 {
     for (; *text; text++)
@@ -56,8 +56,8 @@ static void plot_axes(struct cw_text *t, const struct frame *f, const char *what
     }
 }
 
-/* A stair, since a sample holds for the time since the one before. Of many samples each point is the mean
- * of several. */
+/* Draws a line of horizontal steps, since a sample covers the time since the sample before. If there are more
+ * than POINTS samples, each step is the mean of several. */
 static void plot_stair(struct cw_text *t, const struct frame *f, const struct cw_sim_outcome *o,
                        const char *style, double (*value)(const struct cw_sim_sample *s))
 {
@@ -88,7 +88,7 @@ static double sample_wanted(const struct cw_sim_sample *s)
 
 static double sample_waiting(const struct cw_sim_sample *s)
 {
-    return CW_MAX(s->waiting, 0);
+    return CW_MAX(s->waiting, 0); /* rounding may give a number just below 0 */
 }
 
 static void plot_decisions(struct cw_text *t, const struct frame *f, const struct cw_sim_job *job,

@@ -1,4 +1,4 @@
-/* The "pools" of a workload: kinds of workers with a price, a start delay and a speed of their own. */
+/* Parses the "pools" of a workload. Each pool has its own price, start delay and speed of workers. */
 #include <stdio.h>
 #include <string.h>
 

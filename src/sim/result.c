@@ -2,7 +2,7 @@
 #include "base/macro.h"
 #include "sim/sim.h"
 
-/* {"t", "workers", "cache", "why"} and the record that the policy made. */
+/* Adds {"t", "workers", "cache", "why", "record"} for each decision; named: with the name of the job. */
 static void result_add_decisions(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named,
                                  json_t *to)
 {
@@ -29,7 +29,7 @@ static json_t *result_regret(double time_s, double cost, const struct cw_sim_out
                      oracle->cost > 0 ? cost / oracle->cost - 1 : 0);
 }
 
-/* Worker hours, of all and by pool, and cost by pool. */
+/* Adds the worker hours of all pools, and worker hours and cost of each pool. */
 static void result_add_pools(json_t *result, const struct cw_workload *w,
                              const struct cw_sim_outcome *outcomes, size_t n)
 {

@@ -1,4 +1,4 @@
-/* The loop of the simulator: moves jobs from event to event, calls policies at reports, and shares pools
+/* The loop of the simulator: advances jobs from event to event, calls policies at reports, and shares pools
  * among jobs. */
 #include "sim/sim.h"
 
@@ -13,14 +13,14 @@
 #include "policy/share.h"
 #include "sim/job.h"
 
-/* Seconds between reports: few after a change, as daemons send them then, and REPORT_S later. Long after a
- * change a report spans REPORT_PART of the time since, so that an uneventful week does not take a million
- * of them. */
+/* Seconds between reports: FIRST_REPORT_S after a change, as in a service, then growing to REPORT_S. Long
+ * after a change, a report covers REPORT_PART of the time since the change, so that a week without changes
+ * does not take a million reports. */
 #define FIRST_REPORT_S 0.125
 #define REPORT_S 1.0
 #define REPORT_PART 1e-3
-#define ASK_STEPS 10  /* steps that a call of a policy counts as: it takes as long as 2 to 20 */
-#define STAGES_STEP 8 /* stages that count as a step when they are summed up */
+#define ASK_STEPS 10  /* a call of a policy counts as this many steps: it takes as long as 2 to 20 */
+#define STAGES_STEP 8 /* summing up this many stages counts as a step */
 #define END_S 1e200   /* end of a run without reports */
 
 struct sim {
@@ -31,13 +31,14 @@ struct sim {
     uint64_t *steps; /* of the options */
 };
 
-/* Whether the work of the lump is reported now. */
+/* Whether a lump (work that is finished and reported together) is due now. Without lumps: always. */
 static bool lump_is_due(const struct cw_sim_played *p)
 {
     return p->now - p->window.lump_at >= p->job->lump_s;
 }
 
-/* The batches of a lump come together, so the client waits for its first batch as long as for all of them. */
+/* Corrects the client's waiting for lumps. The batches of a lump arrive together, so the client waits only
+ * for the first of them, as long as for all. Until a lump is due, its waiting is kept for later. */
 static void lump_wait(struct cw_sim_played *p, struct cw_client_facts *client)
 {
     double n = client->wait.n;
@@ -105,9 +106,9 @@ static void sim_facts(const struct cw_sim_played *p, struct cw_client_facts *cli
 }
 
 /*
- * What each job wants of the pools, and gets, into shares[job]. `whole`: this job as if it wanted everything,
- * for what it could get; NULL: as it is. A quota is of all pools together: what a job has of the first ones
- * counts.
+ * Sets shares[job] to the workers of each pool that the job gets. whole: a job that is treated as if it
+ * wanted all workers, to find its maximum; NULL: none. A quota limits the sum over all pools, so workers of
+ * earlier pools are subtracted from it.
  */
 static void sim_share(const struct sim *s, const struct cw_sim_played *whole, struct cw_sim_vector *shares)
 {
@@ -150,8 +151,8 @@ static void window_restart(struct cw_sim_played *p)
     p->window.lump_at = p->now;
 }
 
-/* Whether workers of another pool are starting. Until they run, workers that are to go stay, so that the
- * job is not left without any. */
+/* Whether workers of a pool other than `pool` are starting. Until they run, workers that are to be stopped
+ * stay, so that the job always has workers. */
 static bool job_others_start(const struct cw_sim_played *p, size_t pool)
 {
     bool any = false;
@@ -160,11 +161,12 @@ static bool job_others_start(const struct cw_sim_played *p, size_t pool)
     return any;
 }
 
-/* Gives a job its share of each pool. 1: something changed. */
+/* Gives a job its share of each pool. 1: its workers changed; negative: out of memory. */
 static int job_grant(struct cw_sim_played *p, const struct cw_sim_vector *share, double now)
 {
     bool changed = false;
-    for (int more = 1; more >= 0; more--) /* first pools that get more, then those that get fewer */
+    for (int more = 1; more >= 0;
+         more--) /* first the pools that give more workers, then those that give fewer */
         for (size_t i = 0; i < p->w->n_pools; i++) {
             struct cw_sim_worker_set *worker_set = &p->worker_sets[i];
             int target = share->workers[i], n = worker_set->running + worker_set->starting;
@@ -237,7 +239,7 @@ static int sim_apply(struct sim *s, struct cw_sim_played *p, const struct cw_dec
     return other ? sim_grant(s, p->now) : 0;
 }
 
-/* Workers of all pools that run. */
+/* Returns the number of workers of all pools that run. */
 static int job_running(const struct cw_sim_played *p)
 {
     int n = 0;
@@ -263,7 +265,7 @@ static int job_sample(struct cw_sim_played *p)
 static void job_follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
     *d = (struct cw_decision){
-        .cache_point = p->plan->cache_point, .concluded = true, .why = "the best plan, found by trying all"};
+        .cache_point = p->plan->cache_point, .concluded = true, .why = "the best of the plans tried"};
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
@@ -321,7 +323,7 @@ static int sim_arrive(struct sim *s, struct cw_sim_played *p, double now)
             return CW_E_MEMORY;
     } else if (sim_grant(s, now) < 0)
         return CW_E_MEMORY;
-    return sim_decide(s, p); /* nothing was measured yet, which some policies don't need */
+    return sim_decide(s, p); /* nothing is measured yet, but policies such as fixed:N decide at once */
 }
 
 static double sim_next_event(const struct sim *s)
@@ -349,7 +351,8 @@ static int job_end(struct cw_sim_played *p, double at)
     return r;
 }
 
-/* Carries out what is due in the pools of a job. Workers that come replace those that stayed until then. */
+/* Starts and fails the workers of a job that are due. Workers that were to be stopped, and stayed until
+ * others have started, leave. 1: something was due; negative: out of memory. */
 static int sim_step_workers(struct sim *s, struct cw_sim_played *p, double at)
 {
     bool any = false;
@@ -362,7 +365,8 @@ static int sim_step_workers(struct sim *s, struct cw_sim_played *p, double at)
     return any && s->w->n_pools > 1 && sim_grant(s, at) < 0 ? CW_E_MEMORY : any;
 }
 
-/* Carries out what is due for a job. Returns 0, or negative. */
+/* Advances a job to the event at time `at`, and carries out what is due. Returns 0, or negative: out of
+ * memory. */
 static int sim_at_event(struct sim *s, struct cw_sim_played *p, double at)
 {
     if (p->state == CW_SIM_WAITING)
@@ -377,13 +381,14 @@ static int sim_at_event(struct sim *s, struct cw_sim_played *p, double at)
     return r >= 0 && !p->expected && p->reports.next <= at ? sim_report(s, p) : CW_MIN(r, 0);
 }
 
-struct cause {
+struct cause { /* a field of the workload, its value, and the factor of steps that it causes */
     const char *field;
     double value, times;
 };
 
-/* Names the field that multiplies the steps most. An expected run plays alike epochs at once, but there is
- * one for each of many plans. A run with draws sees each failure. */
+/* Sets the error of a workload that takes too many steps. It names the field that multiplies the steps most.
+ * A search for an oracle (expected) plays equal epochs in one step, but simulates many plans. Other runs take
+ * a step for each failure. */
 static int sim_too_long(const struct sim *s, double at, struct cw_error *err)
 {
     const struct cw_workload *w = s->w;

@@ -1,4 +1,4 @@
-/* Jobs as tables: seconds by counts of workers, with one axis per pool, nested. */
+/* Jobs as tables: seconds by number of workers, with one axis per pool, nested. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static int point_compare(const void *a, const void *b)
 static int table_parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
                              struct cw_sim_axis **ret);
 
-/* Parses a point: seconds, or the axis of the next pool. taken: bits of the pools whose axes are around
- * it. */
+/* Parses a point: seconds, or the axis of the next pool. taken: a bit for each pool whose axis the point is
+ * in. */
 static int table_parse_point(const struct reader *r, const char *key, const json_t *value, const char *where,
                              unsigned taken, struct cw_sim_point *point)
 {
@@ -82,7 +82,7 @@ static int table_parse_axis(const struct reader *r, const json_t *axis, const ch
     return 0;
 }
 
-/* Parses {"remote": {...}}, the axis of a pool that is not taken. */
+/* Parses {"remote": {...}}, the axis of a pool whose bit is not in `taken`. */
 static int table_parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
                              struct cw_sim_axis **ret)
 {
@@ -124,7 +124,8 @@ int cw_sim_table_parse(const json_t *object, const char *where, struct cw_worklo
         if (cw_sim_table_s(job->table, alone) >= CW_SIM_NEVER_S)
             return cw_sim_expected(
                 "", path, table,
-                "what workers of each pool do without the others, too: points of 0 for these", err);
+                "times of each pool's workers without workers of other pools (points \"0\" of those pools)",
+                err);
     }
     return e;
 }
@@ -134,14 +135,15 @@ static double point_s(const struct cw_sim_point *p, const double *speed)
     return p->next ? cw_sim_table_s(p->next, speed) : p->s;
 }
 
-/* The time as if workers divided the work perfectly: half of them take twice as long. */
+/* Returns the time at a point, scaled to another number of workers by perfect division: half take twice as
+ * long. */
 static double point_alike_s(const struct cw_sim_point *p, double workers, const double *speed)
 {
     return workers > 0 ? point_s(p, speed) * p->workers / workers : CW_SIM_NEVER_S;
 }
 
-/* Linear between points and constant beyond the last. Perfect division before the first point, and behind
- * a point without any workers. */
+/* Linear between points and constant beyond the last. Perfect division of the work before the first point,
+ * and after a point without workers. */
 double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
 {
     const struct cw_sim_point *p = axis->points;

@@ -6,8 +6,8 @@
 #include "base/array.h"
 #include "base/macro.h"
 
-/* Draws the next failure of all workers together. Failures are memoryless, so a new draw whenever the number
- * of workers changes has the same distribution. */
+/* Draws the time of the next failure of any worker of the set. Failures are memoryless, so drawing again each
+ * time the number of workers changes does not change their distribution. */
 static void worker_set_draw_failure(struct cw_sim_worker_set *set, const struct cw_workload *w, double now)
 {
     set->fails_at = w->mtbf_s > 0 && !set->reliable && set->running > 0
@@ -39,7 +39,8 @@ static int worker_set_start(struct cw_sim_worker_set *set, double at, int n)
     return 0;
 }
 
-/* Cancels up to n workers that start, those that would run last first. Returns how many are left to go. */
+/* Cancels up to n workers that are starting, those that would run last first. Returns how many of the n are
+ * still to be stopped. */
 static int worker_set_cancel(struct cw_sim_worker_set *set, int n)
 {
     while (n > 0 && set->n_starts > 0) {

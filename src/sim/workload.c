@@ -31,8 +31,8 @@ static int stage_parse(const json_t *value, const char *where, size_t i, struct 
     return cw_sim_fields(value, path, fields, err);
 }
 
-/* The error of stages whose numbers are in bounds but whose product is not. i: the stage at which that
- * shows. */
+/* Sets the error for stages whose numbers are within bounds, but whose product is not. i: the stage at which
+ * the product leaves its bounds. */
 static int stage_too_much(const json_t *stages, const char *where, size_t i, const char *field,
                           const char *expected, struct cw_error *err)
 {
@@ -48,25 +48,26 @@ static int stages_check(const json_t *stages, const char *where, const struct cw
     double kept = 1, cpu_s = 0, size = job->source_batch_bytes;
     for (size_t i = job->n_stages; i-- > 0;)
         if ((kept *= job->stages[i].keep) < LEAST_KEPT)
-            return stage_too_much(stages, where, i, "keep",
-                                  "so much that from there on at least 1e-09 of the elements are kept", err);
+            return stage_too_much(
+                stages, where, i, "keep",
+                "a number with which this and later stages keep at least 1e-09 of the elements", err);
     for (size_t i = 0; i < job->n_stages; i++) {
         const struct cw_sim_stage *stage = &job->stages[i];
         if ((cpu_s += stage->cpu_s / kept) > MOST)
-            return stage_too_much(
-                stages, where, i, "cpu_s",
-                "so little that a batch takes at most 1e15 s up to there, what filters leave out included",
-                err);
+            return stage_too_much(stages, where, i, "cpu_s",
+                                  "a number with which a batch takes at most 1e15 s up to this stage, "
+                                  "elements that filters drop "
+                                  "included",
+                                  err);
         kept /= stage->keep;
         if ((size *= stage->size_factor) > MOST)
-            return stage_too_much(
-                stages, where, i, "size_factor",
-                "so little that as many elements as are in a batch have at most 1e15 bytes there", err);
+            return stage_too_much(stages, where, i, "size_factor",
+                                  "a number with which a batch has at most 1e15 bytes after this stage", err);
     }
     return 0;
 }
 
-/* CW_E_PIPELINE if an object has one of these fields, which mean nothing here. */
+/* Returns CW_E_PIPELINE if an object has one of the fields `names`, which are not allowed here. */
 static int object_has_none(const json_t *object, const char *where, const char *const *names,
                            const char *expected, struct cw_error *err)
 {
@@ -76,7 +77,7 @@ static int object_has_none(const json_t *object, const char *where, const char *
     return 0;
 }
 
-/* The error for a cache point that is not one stage. */
+/* Sets the error for a cache point that is not the name or the number of a stage. */
 static int cache_point_unknown(const char *path, const json_t *value, const struct cw_sim_job *job,
                                struct cw_error *err)
 {
@@ -94,7 +95,7 @@ static int cache_point_unknown(const char *path, const json_t *value, const stru
     return cw_sim_expected("", path, value, expected, err);
 }
 
-/* A cache point is the number of a stage, or a name that only one stage has. */
+/* Parses a cache point: the number of a stage, or a name that only one stage has. */
 static int cache_point_parse(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
                              struct cw_error *err)
 {
@@ -111,8 +112,8 @@ static int cache_point_parse(const json_t *value, const char *path, const struct
             found++;
         }
     if (found > 1)
-        return cw_sim_expected("", path, value, "the number of the stage, from 0: several have this name",
-                               err);
+        return cw_sim_expected("", path, value,
+                               "the number of the stage, from 0, since several stages have this name", err);
     return found == 1 ? 0 : cache_point_unknown(path, value, job, err);
 }
 
@@ -133,7 +134,7 @@ static int cache_points_parse(const json_t *list, const char *where, struct cw_s
             return r;
         for (size_t k = 0; k < i; k++)
             if (job->cache_points[k] == job->cache_points[i])
-                return cw_sim_expected("", path, value, "each stage once", err);
+                return cw_sim_expected("", path, value, "each stage at most once", err);
         job->n_cache_points++;
     }
     return 0;
@@ -206,9 +207,10 @@ static int changes_parse(const json_t *list, const char *where, struct cw_sim_jo
         };
         int r = cw_sim_fields(value, path, fields, err);
         if (r == 0 && job->table)
-            r = object_has_none(value, path, of_model, "it in a job with a model, not with a table", err);
+            r = object_has_none(value, path, of_model,
+                                "no such field in a job with a table, only with a model", err);
         if (r == 0 && json_object_size(value) == 1)
-            r = cw_sim_expected("", item, value, "at least one field beside at_batch: what changes", err);
+            r = cw_sim_expected("", item, value, "at least one field that changes, beside at_batch", err);
         if (r < 0)
             return r;
         job->n_phases++;
@@ -257,7 +259,7 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
 
 static const char *const of_table[] = {"table_unit", "worker_cpu_s", NULL};
 
-/* Parses what a job holds besides numbers. */
+/* Parses the fields of a job that are not numbers. */
 static int job_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
                      struct cw_error *err)
 {
@@ -267,9 +269,10 @@ static int job_parse(const json_t *object, const char *where, struct cw_workload
         return r;
     if (table == model)
         return cw_sim_expected(where, "table", json_object_get(object, "table"),
-                               table ? "no table beside a model" : "a table, or a model", err);
+                               table ? "either a table or a model, not both" : "a table, or a model", err);
     if (model)
-        r = object_has_none(object, where, of_table, "it beside a table, not beside a model", err);
+        r = object_has_none(object, where, of_table, "no such field in a job with a model, only with a table",
+                            err);
     if (r == 0)
         r = table ? cw_sim_table_parse(object, where, w, job, err) : model_parse(object, where, job, err);
     return r < 0 ? r : changes_parse(json_object_get(object, "changes"), where, job, err);
@@ -311,12 +314,12 @@ static int jobs_parse(const json_t *list, const json_t *root, struct cw_workload
     const json_t *value;
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_SIM_MAX_JOBS)
         return cw_sim_expected("", "jobs", list, "a list of 1 to 64 jobs", err);
-    int r = object_has_none(root, "", of_job, "it inside each of \"jobs\"", err);
+    int r = object_has_none(root, "", of_job, "this field inside each of \"jobs\", not beside them", err);
     json_array_foreach(list, i, value) if (r == 0) r = job_parse_named(value, i, w, err);
     return r;
 }
 
-/* Parses the file's object. The job that it describes is unused if there are "jobs". */
+/* Parses the file's object, which describes one job unless it has "jobs". */
 static int workload_parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     double version = 0, seed = 0, client = CLIENT_PRICE;
@@ -372,8 +375,8 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         .name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
     ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     bool overflow = !ret->text && json_error_code(&je) == json_error_numeric_overflow;
-    if (overflow) /* an integer of more than 64 bits: as a real number it gets an error that names the field
-                   */
+    if (overflow) /* an integer of more than 64 bits: parsed as a real number, so that the error names the
+                     field */
         ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &je);
     if (!ret->text)
         return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",

@@ -249,7 +249,7 @@ def test_a_cheap_pool_is_filled_first_and_a_dear_one_if_needed(tmp_path):
         assert chosen(7, objective=objective)[0] == {"dear": 0, "cheap": 7}
         workers, why = chosen(16, objective=objective)
         assert workers == {"dear": 6, "cheap": 10}
-        assert "6 of dear, 10 of cheap" in why and "cheap first: what it computes costs least" in why
+        assert "6 of dear, 10 of cheap" in why and "cheap first: its computing costs least" in why
 
 
 def test_what_is_there_soon_serves_a_short_job(tmp_path):
@@ -268,7 +268,7 @@ def test_what_is_there_soon_serves_a_short_job(tmp_path):
     result = simulate(tmp_path, workload)
     chosen = result["decisions"][0]["record"]["chosen"]["workers"]
     assert chosen["slow"] == 0 and 10 <= chosen["soon"] <= 12
-    assert "it is there soonest" in result["decisions"][0]["why"]
+    assert "its workers start soonest" in result["decisions"][0]["why"]
     long = simulate(tmp_path, {**workload, "batches_per_epoch": 150000})
     assert long["decisions"][-1]["record"]["chosen"]["workers"] == {"slow": 10, "soon": 0}
 
@@ -481,7 +481,7 @@ WRONG = [
     ({"table": {"remote": {"1": 1e308}}}, "table.remote.1", "at least 1e-15 and at most 1e15, in seconds"),
     ({"table": {"remote": {"1": 5, "01": 6}}}, "table.remote", "once"),
     ({"table_unit": "hours"}, "table_unit", "batch_s"),
-    ({"model": {"stages": []}}, "table", "no table beside a model"),
+    ({"model": {"stages": []}}, "table", "a table or a model, not both"),
     ({"table": None, "model": {"stages": []}}, "model.stages", "1 to 1000 stages"),
     (
         {"table": None, "model": {"stages": [{"cpu_s": 1}]}},
@@ -576,7 +576,7 @@ WRONG = [
     (
         {"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"1": {"b": {"0": 5, "1": 2}}}}},
         "table",
-        "without the others",
+        "without workers of other pools",
     ),
     (
         {"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"a": {"1": 2}}}}},
@@ -590,29 +590,29 @@ WRONG += [  # all of this was taken, and said nothing
     (
         {"table": None, "model": {"stages": TWICE, "cache_markers": ["a", "a"]}},
         "model.cache_markers[1]",
-        "each stage once",
+        "each stage at most once",
     ),
     (
         {"table": None, "model": {"stages": TWICE, "cache_markers": [1, 0, 1]}},
         "model.cache_markers[2]",
-        "each stage once",
+        "each stage at most once",
     ),
     (
         {"table": None, "model": {"stages": TWICE, "cache_markers": ["a", "b"]}},
         "model.cache_markers[1]",
-        "the number of the stage, from 0: several have this name",
+        "the number of the stage, from 0, since several stages have this name",
     ),
-    ({"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"}, "table_unit", "beside a table"),
-    ({"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1}, "worker_cpu_s", "beside a table"),
+    ({"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"}, "table_unit", "only with a table"),
+    ({"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1}, "worker_cpu_s", "only with a table"),
     (
         {"changes": [{"at_batch": 5, "client_step_s": 1}, {"at_batch": 6}]},
         "changes[1]",
-        "at least one field beside at_batch",
+        "at least one field that changes",
     ),
     (
         {"changes": [{"at_batch": 5, "read_bytes_per_s": 1}]},
         "changes[0].read_bytes_per_s",
-        "a job with a model",
+        "only with a model",
     ),
     (
         {

@@ -201,7 +201,7 @@ static void test_auto_says_what_it_holds_back(void **state)
                   w.last.alternatives[i].cost < chosen->cost;
     assert_true(better);
     assert_non_null(
-        strstr(w.last.why, ": 6 would seem better, but so many more than were ever measured are a guess"));
+        strstr(w.last.why, ": 6 would seem better, but the speed of that many workers was never measured"));
 }
 
 /* Twice as many are dearer: that is said with the numbers that stand beside it. */
@@ -339,7 +339,7 @@ static void test_pools_in_a_record(void **state)
     double t = 0;
     while (d.workers[0] < 2 && t < 20)
         ask_two(&memory, "cheap", "dear", 1, 0, 6, 20, ++t, &d);
-    assert_non_null(strstr(d.why, "10 (6 of cheap, 4 of dear; cheap first: what it computes costs least)"));
+    assert_non_null(strstr(d.why, "10 (6 of cheap, 4 of dear; cheap first: its computing costs least)"));
     struct cw_facts f = {.n_pools = 2, .pools = {{.name = "cheap"}, {.name = "dear"}}, .cache_point = -1};
     json_t *json = cw_decision_json(&d, &f),
            *first = json_object_get(json_array_get(json_object_get(json, "alternatives"), 0), "pools");
