@@ -117,8 +117,9 @@ static int block_check_shape(const struct cw_runner *r, struct block *b, struct 
     if (before && before != b->exec.shape)
         return cw_error_set(
             err, CW_E_DATA,
-            "flat_map: a function gave other elements for the same records when memory was short and it was "
-            "called again: expected the same ones; make it deterministic, or give more memory");
+            "flat_map: its function was called again for the same records, because memory was short, and gave "
+            "other elements: expected the same elements; make the function deterministic, or allow more "
+            "memory");
     return 0;
 }
 

@@ -84,10 +84,12 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
         .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
         .why =
-            time > rows->most ? "the columns of more would not stay in a core's cache"
+            time > rows->most ? "a block has at most 4096 rows and 256 KiB of columns (4 MiB with Python functions)"
             : rows->aim_ns == CALL_NS
-                ? "so many take some milliseconds: long against waking a host process, short against a batch"
-                : "so many take about half a millisecond: long against scheduling, short against a batch",
+                ? "this many rows take about 8 ms: long compared with a call of a host process, short compared with "
+                  "a batch"
+                : "this many rows take about 0.5 ms: long compared with scheduling a block, short compared with a "
+                  "batch",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -94,8 +94,8 @@ void cw_carve_record(struct cw_runner *r)
         .seen = {{"threads", r->options.threads}, {"reads_wait", r->reads.cold}},
         .others = {{"computing", computing}, {"computing_and_reading", computing + READ_DEPTH}},
         .chosen = computing + (r->reads.cold ? READ_DEPTH : 0),
-        .why = r->reads.cold ? "files are not in memory, and storage reads quickest with many reads in flight"
-                             : "some wait for their turn while each thread has one",
+        .why = r->reads.cold ? "files are not in memory, and storage is fastest with many reads in flight"
+                             : "four blocks for each thread: one runs while others wait for their turn",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -355,7 +355,8 @@ static void sched_end_stall(struct cw_runner *r)
     }
     (void)cw_error_set(
         &err, CW_E_BUG,
-        "nothing is being computed, and no batch is ready: %u blocks are under way, %u batches of %u",
+        "nothing is being computed, and no batch is ready: %u blocks and %u of at most %u batches are under "
+        "way",
         r->sched.n_blocks, r->memory.n_assemblies, r->memory.max_assemblies);
     cw_sched_fail(r, &err);
 }

@@ -161,8 +161,8 @@ static int state_read_skip(const struct cw_compiled *c, const char *skip, struct
         at = state_read_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
             return cw_error_set(err, CW_E_STATE,
-                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
-                                "keys below %u, elements in base 36",
+                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" with "
+                                "keys below %u and elements in base 36",
                                 skip, cw_n_keys(c));
         e->skip[key] = n;
     }
@@ -186,7 +186,7 @@ static int state_read_entry(const struct cw_compiled *c, const json_t *state, st
             k >= c->n_limits || l.count >= CW_ENDLESS)
             return cw_error_set(
                 err, CW_E_STATE,
-                "state: limits is \"%.60s\": expected \"limit:pass:elements\" for limits below %u", limits,
+                "state: limits is \"%.60s\": expected \"limit:pass:elements\" with limits below %u", limits,
                 c->n_limits);
         e->limits[k] = l;
     }
@@ -208,14 +208,14 @@ static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const j
     if (version != STATE_VERSION || plan != PLAN_VERSION)
         return cw_error_set(err, CW_E_STATE,
                             "state: version %" PRIu64 " of plan %" PRIu64
-                            ": expected version %d of plan %d; another cachew wrote it",
+                            ": expected version %d of plan %d; another version of Cachew wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
     if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_read_u64(state, "seed", &saved, err)) < 0)
         return r;
     return saved == seed ? 0
-                         : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64,
+                         : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has seed %" PRIu64,
                                         saved, seed);
 }
 
@@ -234,8 +234,8 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
                             bits ? bits : "no text");
     if (!o->unordered)
         return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
-                              "state: order is any, this run has exact: batches behind batch g were handed "
-                              "out before it, and can't be left out of the exact order; expected order any");
+                              "state: order is any, this run has exact: some batches after batch g were already "
+                              "handed out, and exact order can't leave them out; expected order any");
     return 0;
 }
 
@@ -253,7 +253,7 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
             err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
             o->at_most_once ? "at-most-once" : "exactly-once",
             "state: its batch %s made of one rank's own ranges (guarantee at-most-once with several ranks), "
-            "and this run's %s: expected a state of such a run, or of the beginning of an epoch",
+            "and this run's batches %s: expected a state that a run with the same guarantee wrote",
             own ? "is" : "is not", own ? "are not" : "are");
     if (!own && !json_object_get(state, "handed_out"))
         return 0;
@@ -265,8 +265,8 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
     return cw_error_value(err, CW_E_STATE, "rank", have, expected,
-                          "state: rank is %s, this run is rank %s: which batches this rank was handed out "
-                          "another rank's run can't know",
+                          "state: rank is %s, this run is rank %s: the state says only which batches its own "
+                          "rank was handed out",
                           have, expected);
 }
 
@@ -308,7 +308,7 @@ static int state_check_position(const struct cw_iterator *it, struct cw_error *e
         return state_wrong(err, "g", g, "at most %" PRIu64 ", the number of batches of an epoch", batches);
     if (c->group && position < n && position % c->group != 0)
         return state_wrong(err, "position", position,
-                           "a multiple of %" PRIu64 ", the positions that are packed among themselves",
+                           "a multiple of %" PRIu64 ", the window whose elements are packed together",
                            c->group);
     if (c->counted && position != CW_MIN(g * size, n))
         return state_wrong(err, "position", position, "%" PRIu64 ", where batch %" PRIu64 " begins",

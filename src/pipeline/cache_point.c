@@ -16,17 +16,16 @@ static const char *cache_point_why_inert(const struct cw_compiled *c, const stru
 {
     *ret_draws = false;
     if (cw_op_is_stream(g->ops[0]->desc))
-        return "its source gives elements that can't be told from others: what they are is known only when "
-               "they come";
+        return "its source is a stream, whose elements can't be identified before they arrive";
     if (g->ops[0]->desc->kind == CW_OP_INDEX)
-        return "its elements are made of several records each, and an entry is kept for one";
+        return "each of its elements is made of several records, but a cache entry belongs to one record";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
-            return "it stands behind flat_map, whose elements are not kept; write it before";
+            return "it comes after flat_map, whose elements are not cached; write it before flat_map";
         *ret_draws |= cw_op_draws(g->ops[i]);
         if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
-            return "it stands behind an operator that draws anew in each epoch; write it before, or set "
-                   "freeze";
+            return "it comes after an operator that draws anew in each epoch; write it before that operator, or "
+                   "set freeze";
     }
     return NULL;
 }

@@ -48,9 +48,9 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     struct cw_compiled *c = x->c;
     if (!top)
         return compile_refuse(x, node,
-                              "stands inside an input of another operator: write it behind that one");
+                              "comes inside an input of another operator: write it after that operator");
     if (c->batcher)
-        return compile_refuse(x, node, "the elements are batched already");
+        return compile_refuse(x, node, "comes after another batcher: expected only one batcher in a pipeline");
     const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
     c->batcher = node->desc;
     c->batcher_attrs = node->attrs;
@@ -82,20 +82,21 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
     if ((node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP) && !node->desc->function)
-        return compile_refuse(x, node, "stands after a batcher: it drops elements, so write it before");
+        return compile_refuse(x, node, "comes after a batcher, but changes the number of elements: write it before the batcher");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
-        return compile_refuse(x, node, "stands after map_batches: write it before");
+        return compile_refuse(x, node, "comes after map_batches: write it before map_batches");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
         return compile_refuse(
             x, node,
-            "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
+            "comes after a batcher: write it before the batcher, or use map_batches, whose function gets whole "
+            "batches");
     if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
         return compile_refuse(
             x, node,
-            "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
+            "comes after a batcher: write it before the batcher (--epochs repeats the data set, too)");
     if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
         cw_error_op(x->err, node->desc->name);
-        return cw_error_set(x->err, CW_E_PIPELINE, "%s: stands after %s: write it before", node->desc->name,
+        return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s: write it before that operator", node->desc->name,
                             c->batcher->name);
     }
     if (index && index->limit && (!flow->counted || c->keyed)) {
@@ -123,7 +124,7 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
     if (!c->batcher)
         return compile_refuse(
             x, node,
-            "stands before a batcher: its function gets whole batches; write batch before it, or use map");
+            "has no batcher before it, but its function gets whole batches: write batch before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
     if (!grown)
         return cw_error_nomem(x->err, sizeof(*grown), "operators");
@@ -167,7 +168,7 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
     cw_error_op(x->err, node->desc->name);
     return cw_error_set(x->err, CW_E_PIPELINE,
                         "%s: input %zu %s: expected a source with an index, index operators and maps; write "
-                        "the others behind %s",
+                        "all other operators after %s",
                         node->desc->name, k, odd, node->desc->name);
 }
 
@@ -178,8 +179,8 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
     int r = 0;
     if (cw_op_is_stream(node->desc) && x->c->pipeline->on_error == CW_ON_ERROR_REPLACE)
         return compile_refuse(x, node,
-                              "can't be used with on_error \"replace\": no other records are known that "
-                              "could replace one; use \"skip\"");
+                              "can't be used with on_error \"replace\": the records of a stream are not known "
+                              "in advance, so none can replace a failed one; use \"skip\"");
     flow->counted &= !cw_op_is_stream(node->desc); /* batches wait for its end like those behind a filter */
     if (node->n_inputs == 0)
         return cw_path_add(x, node);
@@ -205,9 +206,9 @@ static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bo
                       : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
                           ? "its input is a stream: expected a source with an index"
                       : flow->limited
-                          ? "stands behind a take or skip whose input has no known count: write it "
-                            "before"
-                      : x->c->group ? "stands behind an operator of its kind: expected one"
+                          ? "comes after a take or skip whose input has no known number of elements: write it before "
+                            "that operator"
+                      : x->c->group ? "comes after another operator that takes a window of elements: expected only one"
                                     : NULL;
     if (why)
         return compile_refuse(x, node, why);
@@ -223,8 +224,8 @@ static int compile_element_op(struct cw_compile *x, const struct cw_node *node, 
     bool drops = node->desc->kind != CW_OP_MAP;
     if (node->desc->kind == CW_OP_FLAT_MAP && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
         return compile_refuse(x, node,
-                              "can't be used with on_error \"replace\": a record that gives several elements "
-                              "can't stand in for one; use \"skip\"");
+                              "can't be used with on_error \"replace\": a record may give several elements, so "
+                              "it can't replace a single element; use \"skip\"");
     for (unsigned k = first; k < x->n_paths; k++) {
         struct cw_compile_path *p = &x->paths[k];
         struct cw_op *op;
@@ -256,10 +257,11 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
     if (c->group && !map->limit)
         return compile_refuse(
             x, node,
-            "stands behind an operator that takes the elements of a window together: write it before");
+            "comes after an operator that takes the elements of a window together: write it before that operator");
     if (map->permutes && flow->limited)
         return compile_refuse(
-            x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
+            x, node, "comes after a take or skip whose input has no known number of elements: write shuffle before "
+                     "that operator");
     if (map->limit && !flow->counted) {
         compile_add_limit(x, node, first, top);
         flow->limited = true;
@@ -311,7 +313,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = compile_index(x, node, first, top, flow);
             break;
         default:
-            r = compile_refuse(x, node, "can only stand first in a chain");
+            r = compile_refuse(x, node, "can only be the first operator of a chain");
         }
     }
     return r;

@@ -49,7 +49,7 @@ static int pipeline_unknown_op(const struct parse *p, const char *name)
     const char *near = cw_nearest(name, names, p->table->n);
     cw_error_op(p->err, name);
     return cw_error_value(p->err, CW_E_PIPELINE, "op", name, "an operator that `cachew ops` lists",
-                          "there is no operator \"%.60s\"%s%s%s (`cachew ops` lists them)", name,
+                          "there is no operator \"%.60s\"%s%s%s (`cachew ops` lists all operators)", name,
                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -137,8 +137,9 @@ static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, 
             cw_error_op(p->err, node->desc->name);
             return cw_error_set(
                 p->err, CW_E_PIPELINE,
-                i == 0 ? "%s stands first in a chain: expected a source, concat or zip"
-                       : "%s stands at place %zu of a chain: sources, concat and zip can only stand first",
+                i == 0 ? "%s is the first operator of a chain: expected a source, concat, zip or mix"
+                       : "%s is operator %zu of a chain (counted from 0): expected a source, concat, zip or "
+                         "mix only as the first one",
                 node->desc->name, i);
         }
     }

@@ -222,7 +222,7 @@ static void autocache_recall(struct cw_autocache *a)
                  t.cache_points[best.cache_point].name);
     else
         snprintf(d.why, sizeof(d.why),
-                 "measured by an earlier run: %.4g s to compute a batch; reading is faster at no cache point",
+                 "measured by an earlier run: %.4g s to compute a batch; reading is not faster at any cache point",
                  t.compute_s);
     autocache_carry_out(a, &d, &t);
 }

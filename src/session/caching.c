@@ -66,7 +66,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
             return 0;
         return cw_error_value(
             err, CW_E_OPTION, "cache-dir", "", "a directory",
-            "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR with them");
+            "--cache or --cache-bytes without a cache: expected --cache-dir DIR as well");
     }
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);

@@ -24,7 +24,7 @@ static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_err
     if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
         return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path,
                             (long long)st.st_size, limit);
-    return cw_error_set(err, CW_E_OPTION, "%s does not end: expected at most %zu bytes", path, limit);
+    return cw_error_set(err, CW_E_OPTION, "%s has more bytes than expected: expected at most %zu bytes", path, limit);
 }
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
@@ -84,7 +84,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
         unsigned long i = strtoul(part, &end, 10);
         if (json_is_array(at)) {
             if (*end || i >= json_array_size(at))
-                r = setting_error(setting, "names a place that the list does not have", err);
+                r = setting_error(setting, "PATH has an index that its list does not have", err);
             else if (next)
                 at = json_array_get(at, i);
             else
@@ -93,9 +93,9 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
             if (!next)
                 json_object_set(at, part, value);
             else if (!(at = json_object_get(at, part)))
-                r = setting_error(setting, "goes through a key that is not there", err);
+                r = setting_error(setting, "PATH has a key that does not exist", err);
         } else {
-            r = setting_error(setting, "goes through something that is neither list nor object", err);
+            r = setting_error(setting, "PATH goes on below a value that is neither a list nor an object", err);
         }
         part = next;
     }
