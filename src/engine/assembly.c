@@ -37,7 +37,8 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
             char text[160];
             cw_layout_deinit(l);
             return cw_error_set(
-                err, CW_E_PIPELINE, "a batch of %llu values of type %s (component \"%s\") is too large for any memory",
+                err, CW_E_PIPELINE,
+                "a batch of %llu values of type %s (component \"%s\") is too large for any memory",
                 (unsigned long long)c->batch_size, cw_type_print(t, text), c->outputs[k].name);
         }
         l->offset[k] = l->slab_bytes;

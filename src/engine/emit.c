@@ -64,11 +64,11 @@ static int emit_stage(struct cw_runner *r, struct segment *s, size_t bytes, uint
                                (r->memory.starved == STARVED_ALONE || r->memory.low_rows) &&
                                    !(r->ranges && r->ranges->rows && cw_range_rows_ready(r, r->ranges)));
         if (!alone && atomic_load(&r->memory.budget.used) + bytes > STAGED_SHARE(r->memory.budget.limit))
-            return cw_error_set(
-                err, CW_E_BUDGET,
-                "%zu more bytes of elements that wait for their batch would leave too little memory for the first "
-                "batch",
-                bytes);
+            return cw_error_set(err, CW_E_BUDGET,
+                                "%zu more bytes of elements that wait for their batch would leave too little "
+                                "memory for the first "
+                                "batch",
+                                bytes);
         int status = cw_staged_chunk_new(&r->memory.budget, bytes, &chunk, &s->staged, err);
         if (status < 0)
             return status;

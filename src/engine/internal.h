@@ -25,8 +25,8 @@ struct cw_runner {
     struct cw_exec_env env;
     uint64_t started_ns;
     /* guarded by sched.mutex: */
-    struct cw_range *ranges;        /* in the order of (epoch, begin) */
-    struct epoch_ref *epoch;        /* the epoch of the range opened last */
+    struct cw_range *ranges; /* in the order of (epoch, begin) */
+    struct epoch_ref *epoch; /* the epoch of the range opened last */
     /* [2 * leaf]: for blocks that are computed; [2 * leaf + 1]: for blocks read from the cache */
     struct block_size *block_sizes;
     struct cw_sched sched;

@@ -55,9 +55,10 @@ static void memory_set_assemblies(struct cw_runner *r, size_t memory)
                    {"output", (double)by_output},
                    {"memory", (double)by_memory}},
         .chosen = m->max_assemblies,
-        .why = m->few_assemblies        ? "batches under way may take at most 60 % of the memory budget"
-               : by_output > by_threads ? "output under way may take 64 MiB (or 4096 batches, if their size varies)"
-                                        : "two batches for each thread, and two more",
+        .why = m->few_assemblies ? "batches under way may take at most 60 % of the memory budget"
+               : by_output > by_threads
+                   ? "output under way may take 64 MiB (or 4096 batches, if their size varies)"
+                   : "two batches for each thread, and two more",
     };
     if (m->max_assemblies != before)
         cw_tuned_add(&r->tuned, &t);
@@ -73,7 +74,8 @@ int cw_memory_start(struct cw_runner *r, struct cw_error *err)
     size_t least = r->memory.least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     if (memory < least) {
         char what[160];
-        snprintf(what, sizeof(what), "a batch of %llu elements takes %zu bytes, the plan of a range %zu bytes",
+        snprintf(what, sizeof(what),
+                 "a batch of %llu elements takes %zu bytes, the plan of a range %zu bytes",
                  (unsigned long long)r->compiled->batch_size, batch, plan);
         return memory_too_small(r, cw_memory_estimate(r, &(struct cw_place){0}, least), what, err);
     }
@@ -245,8 +247,9 @@ static void low_memory_record(struct cw_runner *r)
         .seen = {{"memory_bytes", (double)m->budget.limit}, {"pieces", m->low_left}},
         .others = {{"as_usual", usual}, {"memory", rows}},
         .chosen = rows,
-        .why = m->low_rows ? "memory is short: one block at a time, of the first range only"
-                           : "the pieces for which memory was short are done: blocks have their usual size again",
+        .why = m->low_rows
+                   ? "memory is short: one block at a time, of the first range only"
+                   : "the pieces for which memory was short are done: blocks have their usual size again",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -20,11 +20,11 @@ enum starved_state {
 struct cw_memory {
     struct cw_budget budget;
     struct cw_slab_pool slabs;
-    size_t least;                          /* bytes that a run with one batch needs at least; set once */
-    size_t given;                          /* bytes that the caller gave; the budget has at least `least` */
+    size_t least; /* bytes that a run with one batch needs at least; set once */
+    size_t given; /* bytes that the caller gave; the budget has at least `least` */
     /* batches under way, including those of the consumer; their limit */
     unsigned n_assemblies, max_assemblies;
-    bool few_assemblies;                   /* the limit would be higher with more memory */
+    bool few_assemblies; /* the limit would be higher with more memory */
     unsigned n_handed;   /* assemblies and batches that the consumer has and will release */
     uint64_t n_released; /* how often something was released, or a range was closed */
     enum starved_state starved;

@@ -143,12 +143,14 @@ int cw_part_join(struct cw_assembly *dst, const struct cw_part *m, struct cw_err
     size_t staged = 0;
     uint8_t *chunk = NULL;
     if (m->n > dst->capacity - dst->n_assigned)
-        return cw_error_set(err, CW_E_DATA, "a part of %llu elements is too large for its batch, which has room for %llu",
+        return cw_error_set(err, CW_E_DATA,
+                            "a part of %llu elements is too large for its batch, which has room for %llu",
                             (unsigned long long)m->n, (unsigned long long)(dst->capacity - dst->n_assigned));
     if (!walk(dst, m, false, &staged, NULL))
-        return cw_error_set(err, CW_E_DATA,
-                            "a part of %llu elements and %zu bytes does not fit the components of this pipeline",
-                            (unsigned long long)m->n, m->size);
+        return cw_error_set(
+            err, CW_E_DATA,
+            "a part of %llu elements and %zu bytes does not fit the components of this pipeline",
+            (unsigned long long)m->n, m->size);
     int r = cw_assembly_add_chunk(dst, staged, &chunk, err);
     if (r < 0)
         return r;

@@ -14,10 +14,10 @@ struct piece {
     bool planned;
     /* the stream gave fewer elements than were requested; if it gave none, the stream is over */
     bool cut;
-    unsigned variant;        /* the cache variant of its blocks: the one in use when the piece was planned */
-    uint8_t *kept;           /* by position: 1 if the cache has it; NULL: not looked up */
-    uint64_t carved;         /* positions that are carved into blocks, or are not needed */
-    unsigned users;          /* blocks in flight, plus one while a thread plans the piece */
+    unsigned variant; /* the cache variant of its blocks: the one in use when the piece was planned */
+    uint8_t *kept;    /* by position: 1 if the cache has it; NULL: not looked up */
+    uint64_t carved;  /* positions that are carved into blocks, or are not needed */
+    unsigned users;   /* blocks in flight, plus one while a thread plans the piece */
     /* chunks of files that must be read before the piece counts as planned; NULL: none */
     struct read_in *read_in;
 };

@@ -21,7 +21,7 @@ struct key_rows {
     struct cw_assembly **batches; /* NULL: the batch was given away, or dropped */
     /* n: batches so far; room: allocated; first: the batches before it are gone */
     size_t n, room, first;
-    uint64_t dropped;             /* elements before this number are not needed any more */
+    uint64_t dropped; /* elements before this number are not needed any more */
 };
 
 /* What a range with `rows` keeps. */

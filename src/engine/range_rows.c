@@ -91,7 +91,8 @@ static int rows_check(const struct cw_runner *r, const struct cw_range *s, unsig
         for (uint64_t i = from / size; i * size < end; i++) {
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
-                return cw_error_set(err, CW_E_BUG, "rows from number %llu on of key %u were already given away",
+                return cw_error_set(err, CW_E_BUG,
+                                    "rows from number %llu on of key %u were already given away",
                                     (unsigned long long)from, key);
             if (!cw_range_copyable(s, a))
                 return 2;

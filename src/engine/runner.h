@@ -17,10 +17,10 @@ struct cw_cache;
 
 struct cw_runner_options {
     unsigned threads;
-    size_t memory;           /* bytes for slabs, read buffers, scratch, and the orders of shuffles */
+    size_t memory; /* bytes for slabs, read buffers, scratch, and the orders of shuffles */
     /* what errors call the option that `memory` is a part of; NULL: "option memory" */
     const char *memory_name;
-    size_t memory_whole;     /* bytes of that option; 0: `memory` is all of the option's memory */
+    size_t memory_whole; /* bytes of that option; 0: `memory` is all of the option's memory */
     /* true: a batch leaves the budget when it is taken; false: at cw_runner_disown or _release */
     bool batches_are_users;
     bool lends;             /* the memory of batches may be mapped by other processes */

@@ -21,10 +21,10 @@ struct compute_thread {
 };
 
 struct cw_sched {
-    pthread_mutex_t mutex;      /* guards all data of the runner that threads share */
-    pthread_cond_t work;        /* compute threads wait for it */
-    pthread_cond_t done;        /* the consumer waits for it */
-    struct block *ready;        /* blocks that can run now, in the order of (range, number) */
+    pthread_mutex_t mutex; /* guards all data of the runner that threads share */
+    pthread_cond_t work;   /* compute threads wait for it */
+    pthread_cond_t done;   /* the consumer waits for it */
+    struct block *ready;   /* blocks that can run now, in the order of (range, number) */
     /* blocks that were refused memory; they run one at a time when nothing else runs */
     struct block *starved;
     struct block *spare;        /* unused structs, with empty arenas */

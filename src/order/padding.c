@@ -47,7 +47,8 @@ int cw_padding_take(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
         cw_iterator_release(it->again, b);
     }
     if (r > 0)
-        r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " gave fewer batches when it was repeated than before", epoch);
+        r = cw_error_set(err, CW_E_BUG,
+                         "epoch %" PRIu64 " gave fewer batches when it was repeated than before", epoch);
     if (r < 0) { /* the next call begins anew: the batch may be accepted already */
         if (r != CW_E_DEADLINE && r != CW_E_INTERRUPTED)
             cw_iterator_free(CW_LOCKED(&it->mutex, CW_STEAL(it->again)));

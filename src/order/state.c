@@ -214,9 +214,10 @@ static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const j
     if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_read_u64(state, "seed", &saved, err)) < 0)
         return r;
-    return saved == seed ? 0
-                         : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has seed %" PRIu64,
-                                        saved, seed);
+    return saved == seed
+               ? 0
+               : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has seed %" PRIu64,
+                              saved, seed);
 }
 
 static int state_read_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
@@ -233,9 +234,10 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
                             "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
                             bits ? bits : "no text");
     if (!o->unordered)
-        return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
-                              "state: order is any, this run has exact: some batches after batch g were already "
-                              "handed out, and exact order can't leave them out; expected order any");
+        return cw_error_value(
+            err, CW_E_STATE, "order", "any", "exact",
+            "state: order is any, this run has exact: some batches after batch g were already "
+            "handed out, and exact order can't leave them out; expected order any");
     return 0;
 }
 

@@ -24,7 +24,8 @@ static const char *cache_point_why_inert(const struct cw_compiled *c, const stru
             return "it comes after flat_map, whose elements are not cached; write it before flat_map";
         *ret_draws |= cw_op_draws(g->ops[i]);
         if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
-            return "it comes after an operator that draws anew in each epoch; write it before that operator, or "
+            return "it comes after an operator that draws anew in each epoch; write it before that operator, "
+                   "or "
                    "set freeze";
     }
     return NULL;

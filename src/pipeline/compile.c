@@ -50,7 +50,8 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
         return compile_refuse(x, node,
                               "comes inside an input of another operator: write it after that operator");
     if (c->batcher)
-        return compile_refuse(x, node, "comes after another batcher: expected only one batcher in a pipeline");
+        return compile_refuse(x, node,
+                              "comes after another batcher: expected only one batcher in a pipeline");
     const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
     c->batcher = node->desc;
     c->batcher_attrs = node->attrs;
@@ -82,22 +83,24 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
     if ((node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP) && !node->desc->function)
-        return compile_refuse(x, node, "comes after a batcher, but changes the number of elements: write it before the batcher");
+        return compile_refuse(
+            x, node,
+            "comes after a batcher, but changes the number of elements: write it before the batcher");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
         return compile_refuse(x, node, "comes after map_batches: write it before map_batches");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
-        return compile_refuse(
-            x, node,
-            "comes after a batcher: write it before the batcher, or use map_batches, whose function gets whole "
-            "batches");
+        return compile_refuse(x, node,
+                              "comes after a batcher: write it before the batcher, or use map_batches, whose "
+                              "function gets whole "
+                              "batches");
     if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
         return compile_refuse(
             x, node,
             "comes after a batcher: write it before the batcher (--epochs repeats the data set, too)");
     if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
         cw_error_op(x->err, node->desc->name);
-        return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s: write it before that operator", node->desc->name,
-                            c->batcher->name);
+        return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s: write it before that operator",
+                            node->desc->name, c->batcher->name);
     }
     if (index && index->limit && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
@@ -122,9 +125,9 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 {
     struct cw_compiled *c = x->c;
     if (!c->batcher)
-        return compile_refuse(
-            x, node,
-            "has no batcher before it, but its function gets whole batches: write batch before it, or use map");
+        return compile_refuse(x, node,
+                              "has no batcher before it, but its function gets whole batches: write batch "
+                              "before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
     if (!grown)
         return cw_error_nomem(x->err, sizeof(*grown), "operators");
@@ -178,9 +181,10 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
     unsigned first = x->n_paths;
     int r = 0;
     if (cw_op_is_stream(node->desc) && x->c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-        return compile_refuse(x, node,
-                              "can't be used with on_error \"replace\": the records of a stream are not known "
-                              "in advance, so none can replace a failed one; use \"skip\"");
+        return compile_refuse(
+            x, node,
+            "can't be used with on_error \"replace\": the records of a stream are not known "
+            "in advance, so none can replace a failed one; use \"skip\"");
     flow->counted &= !cw_op_is_stream(node->desc); /* batches wait for its end like those behind a filter */
     if (node->n_inputs == 0)
         return cw_path_add(x, node);
@@ -202,14 +206,15 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
 static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bool top,
                             const struct flow *flow)
 {
-    const char *why = !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
-                      : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
-                          ? "its input is a stream: expected a source with an index"
-                      : flow->limited
-                          ? "comes after a take or skip whose input has no known number of elements: write it before "
-                            "that operator"
-                      : x->c->group ? "comes after another operator that takes a window of elements: expected only one"
-                                    : NULL;
+    const char *why =
+        !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
+        : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
+            ? "its input is a stream: expected a source with an index"
+        : flow->limited
+            ? "comes after a take or skip whose input has no known number of elements: write it before "
+              "that operator"
+        : x->c->group ? "comes after another operator that takes a window of elements: expected only one"
+                      : NULL;
     if (why)
         return compile_refuse(x, node, why);
     x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
@@ -223,9 +228,10 @@ static int compile_element_op(struct cw_compile *x, const struct cw_node *node, 
     struct cw_compiled *c = x->c;
     bool drops = node->desc->kind != CW_OP_MAP;
     if (node->desc->kind == CW_OP_FLAT_MAP && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-        return compile_refuse(x, node,
-                              "can't be used with on_error \"replace\": a record may give several elements, so "
-                              "it can't replace a single element; use \"skip\"");
+        return compile_refuse(
+            x, node,
+            "can't be used with on_error \"replace\": a record may give several elements, so "
+            "it can't replace a single element; use \"skip\"");
     for (unsigned k = first; k < x->n_paths; k++) {
         struct cw_compile_path *p = &x->paths[k];
         struct cw_op *op;
@@ -255,13 +261,14 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
     const struct cw_index_map *map = node->desc->index;
     struct cw_compiled *c = x->c;
     if (c->group && !map->limit)
-        return compile_refuse(
-            x, node,
-            "comes after an operator that takes the elements of a window together: write it before that operator");
+        return compile_refuse(x, node,
+                              "comes after an operator that takes the elements of a window together: write "
+                              "it before that operator");
     if (map->permutes && flow->limited)
         return compile_refuse(
-            x, node, "comes after a take or skip whose input has no known number of elements: write shuffle before "
-                     "that operator");
+            x, node,
+            "comes after a take or skip whose input has no known number of elements: write shuffle before "
+            "that operator");
     if (map->limit && !flow->counted) {
         compile_add_limit(x, node, first, top);
         flow->limited = true;

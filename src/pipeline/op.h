@@ -135,7 +135,7 @@ struct cw_batch_result {
     const uint64_t *offsets[CW_OP_MAX_PORTS];
     /* owns the memory that the columns point into, until batch_release */
     void *owner;
-    char note[400];                            /* a warning for the log; empty: none */
+    char note[400]; /* a warning for the log; empty: none */
 };
 
 struct cw_op_desc {

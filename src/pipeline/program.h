@@ -32,9 +32,9 @@ struct cw_cache_point {
     /* hash of how these components are computed from a record: of the operators that run before, and of the
      * components' names and types. It does not cover the source's files nor their order */
     struct cw_hash128 identity;
-    bool forced; /* the operator is `cache`, which is used wherever a cache exists */
-    bool draws;  /* an operator before it is random, and the draws of all such operators are frozen */
-    bool counts; /* a limit comes before it: an element may be missing here because of other elements */
+    bool forced;       /* the operator is `cache`, which is used wherever a cache exists */
+    bool draws;        /* an operator before it is random, and the draws of all such operators are frozen */
+    bool counts;       /* a limit comes before it: an element may be missing here because of other elements */
     const char *inert; /* why the cache point can't be used (static text); NULL: it can */
 };
 
@@ -112,7 +112,7 @@ struct cw_compiled {
     struct cw_freeze *freeze; /* by position */
     /* number of Philox keys: one for each operator as written, and the last for on_error "replace" */
     unsigned n_keys;
-    char **salts;             /* n_keys */
+    char **salts; /* n_keys */
 };
 
 /* Returns the unit of pieces: they begin at multiples of it, so that no batch of a counted pipeline and no

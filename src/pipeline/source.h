@@ -43,7 +43,7 @@ struct cw_pull {
     uint64_t epoch, from;
     /* least: when the source is slow, fewer than n elements are returned, but at least this many */
     size_t n, least;
-    uint64_t keep;   /* elements from here on may be requested again */
+    uint64_t keep; /* elements from here on may be requested again */
     int (*cancelled)(void *arg);
     void *cancel_arg;
     const struct cw_pull_away *away; /* NULL: the stream runs here */

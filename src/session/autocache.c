@@ -221,9 +221,10 @@ static void autocache_recall(struct cw_autocache *a)
                  t.compute_s, t.compute_s - t.cache_points[best.cache_point].prefix_s,
                  t.cache_points[best.cache_point].name);
     else
-        snprintf(d.why, sizeof(d.why),
-                 "measured by an earlier run: %.4g s to compute a batch; reading is not faster at any cache point",
-                 t.compute_s);
+        snprintf(
+            d.why, sizeof(d.why),
+            "measured by an earlier run: %.4g s to compute a batch; reading is not faster at any cache point",
+            t.compute_s);
     autocache_carry_out(a, &d, &t);
 }
 

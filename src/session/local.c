@@ -24,7 +24,8 @@ static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_err
     if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
         return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path,
                             (long long)st.st_size, limit);
-    return cw_error_set(err, CW_E_OPTION, "%s has more bytes than expected: expected at most %zu bytes", path, limit);
+    return cw_error_set(err, CW_E_OPTION, "%s has more bytes than expected: expected at most %zu bytes", path,
+                        limit);
 }
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
@@ -95,7 +96,8 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
             else if (!(at = json_object_get(at, part)))
                 r = setting_error(setting, "PATH has a key that does not exist", err);
         } else {
-            r = setting_error(setting, "PATH goes on below a value that is neither a list nor an object", err);
+            r = setting_error(setting, "PATH goes on below a value that is neither a list nor an object",
+                              err);
         }
         part = next;
     }

@@ -9,9 +9,9 @@
 
 /* speeds of reading the records of a sequence; the rates are for all records, including those in memory */
 struct cw_reading {
-    double absent;        /* share of the records that is not in memory, 0 to 1 */
-    double record_bytes;  /* mean size of a record */
-    double read_s;        /* seconds of a single read while no other read is in flight */
+    double absent;       /* share of the records that is not in memory, 0 to 1 */
+    double record_bytes; /* mean size of a record */
+    double read_s;       /* seconds of a single read while no other read is in flight */
     /* when records are read one by one in random order, with as many reads in flight as the engine has */
     double records_per_s;
     double chunked_per_s; /* when they are read chunk by chunk */
