@@ -75,7 +75,7 @@ void cw_sched_ready(struct cw_runner *r, struct block *b)
 void cw_sched_leave(struct cw_runner *r, unsigned *count)
 {
     --*count;
-    if (r->memory.consumer_short && cw_sched_is_calm(r)) /* it takes what there is */
+    if (r->memory.consumer_short && cw_sched_is_calm(r)) /* the consumer can take memory from others now */
         cw_sched_notify(r);
 }
 

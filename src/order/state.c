@@ -9,11 +9,14 @@
 #include "base/text.h"
 
 #define STATE_VERSION 4
-#define PLAN_VERSION 3 /* raised by each change of docs/semantics.md that changes what a pipeline gives */
+#define PLAN_VERSION 3 /* raised by each change of docs/semantics.md that changes the batches of a pipeline \
+                        */
 
-/* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last.
- * 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
-/* Writes what comes before a key's value. *next: the key that follows without being named; at first 0. */
+/* Lists by key in a state have the form "value value key:value". A value without a key belongs to the key
+ * after the one before. 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays
+ * within 1 KB. */
+/* Writes the separator and, unless it is *next, the key before the key's value. *next: the key that need not
+ * be written; 0 at first. It is set to key + 1. */
 static void state_add_key(struct cw_text *t, unsigned key, unsigned *next)
 {
     if (t->size)
@@ -23,7 +26,7 @@ static void state_add_key(struct cw_text *t, unsigned key, unsigned *next)
     *next = key + 1;
 }
 
-/* Returns where the value at `at` begins. If its key is written before it, sets *key. */
+/* Returns where the value begins in the text at `at`. If a key is written before the value, sets *key. */
 static const char *state_read_key(const char *at, unsigned *key)
 {
     uint64_t named;
@@ -58,8 +61,8 @@ static int state_add_entry(const struct cw_compiled *c, json_t *state, const str
     return r;
 }
 
-/* Adds `handed_out`, the batches that were handed out before their turn: a hexadecimal number with bit i for
- * the batch of the i-th round from g on. Adds the rank where the state is good for that rank only. */
+/* Adds `handed_out`, the batches that were handed out before their turn: a hexadecimal number whose bit i
+ * stands for the batch of round i, counted from g. Adds the rank if the state is valid for that rank only. */
 static int state_add_rank(const struct cw_iterator *it, json_t *state)
 {
     char bits[17];
@@ -91,7 +94,7 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
     return state;
 }
 
-/* Explains a number that is valid JSON and does not fit in 64 bits: which field has it. */
+/* Sets the error about JSON with a number that does not fit in 64 bits: it names the field. */
 static int state_overflow(const char *name, const char *text, size_t size, const json_error_t *je,
                           struct cw_error *err)
 {
@@ -193,7 +196,7 @@ static int state_read_entry(const struct cw_compiled *c, const json_t *state, st
     return r;
 }
 
-/* Checks that a run of this pipeline and seed saved the state, as far as that is known without the data. */
+/* Checks, as far as possible without the data, that a run of this pipeline and seed saved the state. */
 static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const json_t *state,
                              struct cw_error *err)
 {
@@ -241,8 +244,8 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
     return 0;
 }
 
-/* Checks the rank. A state with batches that were handed out before their turn, or of ranges of the rank's
- * own, is good for that rank only. */
+/* Checks the rank. A state is valid for its own rank only if batches were handed out before their turn, or if
+ * the rank has ranges of its own. */
 static int state_check_rank(const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
     bool own = json_is_true(json_object_get(state, "own_ranges")),
@@ -297,7 +300,7 @@ static int state_wrong(struct cw_error *err, const char *key, uint64_t value, co
                           expected);
 }
 
-/* Checks that the data have such a position, and that a batch, or a window of pack, begins there. */
+/* Checks that the position exists, and that a batch, or a window of `pack`, begins there. */
 static int state_check_position(const struct cw_iterator *it, struct cw_error *err)
 {
     const struct cw_compiled *c = it->compiled;

@@ -1,5 +1,4 @@
-/* Parses a pipeline and computes its fingerprint. Called when a pipeline is loaded; the result is immutable.
- */
+/* Parses a pipeline and computes its fingerprint when a pipeline is loaded. The result is immutable. */
 #include "pipeline/pipeline.h"
 
 #include <stdio.h>
@@ -7,7 +6,7 @@
 
 #include "base/text.h"
 
-/* Chains inside chains deeper than this are a mistake, or an attack on our stack. */
+/* Deeper nesting of chains is a mistake, or an attempt to overflow the stack. */
 #define MAX_NESTING 32
 #define MAX_OPERATORS 4096
 
@@ -21,9 +20,9 @@ const struct cw_op_desc *cw_op_find(const struct cw_op_table *table, const char 
 
 struct parse {
     const struct cw_op_table *table;
-    unsigned *seen; /* by table index: occurrences so far */
+    unsigned *seen; /* by index in the table: how often the operator has occurred so far */
     unsigned position;
-    struct cw_pipeline *pipeline; /* that it is of */
+    struct cw_pipeline *pipeline; /* the pipeline that is being parsed */
     struct cw_error *err;
 };
 
