@@ -11,7 +11,8 @@ int cw_read_line(const char *path, char *buf, size_t size);
 unsigned cw_cpu_budget(void);
 /* Returns the memory of the cgroup or the machine, in bytes. */
 uint64_t cw_memory_total(void);
-/* Returns the bytes that are free in both the cgroup and the machine, including those of the page cache. */
+/* Returns the bytes that this process may still take, by the cgroup and by the machine; the page cache counts
+ * as free. */
 uint64_t cw_memory_available(void);
 /* Returns the largest resident size of this process so far (VmHWM, because exec inherits ru_maxrss), in
  * bytes; 0: not known. */

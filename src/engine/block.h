@@ -50,7 +50,7 @@ struct block {
     uint64_t *shapes;                     /* by point: the value of exec.shape there in the first attempt */
     uint32_t *idx;   /* rows that were not dropped, in order; kept for a second attempt, like the segments */
     size_t n_live;   /* rows in idx */
-    size_t n_given;  /* of these: rows that have slots, or are in earlier batches */
+    size_t n_given;  /* rows of idx that have slots, or are in earlier batches */
     bool has_failed; /* one of the rows in idx failed */
     struct segment *segments;
     unsigned n_segments;

@@ -46,7 +46,8 @@ struct cw_cache_variants {
     unsigned n_probes;         /* the probe's blocks that are carved and not done */
     double probe_ns, spent_ns; /* time of compute threads and storage: for probes, and for all blocks */
     uint64_t busy_ns;          /* time of compute threads for blocks that are done */
-    uint64_t n_done, n_cached; /* positions of these blocks; those of them that were read from the cache */
+    /* positions of the blocks that are done; positions among them that were read from the cache */
+    uint64_t n_done, n_cached;
 };
 
 int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err) _must_check_;

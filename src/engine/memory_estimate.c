@@ -19,8 +19,8 @@
 
 struct sample {     /* the largest amounts that a measured element took */
     size_t scratch; /* bytes while it is computed */
-    size_t staged;  /* bytes of staged values of one of its rows */
-    size_t rows;    /* rows that flat_map made of it; 1 without flat_map */
+    size_t staged;  /* bytes of staged values of one row of the element */
+    size_t rows;    /* rows that flat_map made of the element; 1 without flat_map */
     size_t raw;     /* bytes of a piece that is loaded as a whole */
 };
 

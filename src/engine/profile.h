@@ -25,7 +25,7 @@ struct cw_profile {
     /* time of compute threads for reading the cache and looking up what it has */
     uint64_t fetch_ns;
     uint64_t positions;              /* positions of the sequence that were computed or read from the cache */
-    uint64_t cached_positions;       /* those of them that were read from the cache */
+    uint64_t cached_positions;       /* positions that were read from the cache, among `positions` */
     uint64_t idle_ns;                /* time in which threads had nothing that they could do */
     uint64_t idle_for_ns[CW_N_IDLE]; /* idle_ns by reason */
     uint64_t wait_ns;                /* time in which the consumer waited for a batch */

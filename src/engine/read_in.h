@@ -24,7 +24,7 @@ struct cw_read_in {
     bool files;
     bool useless;          /* the page cache does not keep what is read */
     struct read_in *first; /* the chunks of pieces, in the order of the pieces */
-    /* number of these pieces. They hold no memory, so reads.n_blocks does not count them */
+    /* number of pieces in `first`. They hold no memory, so reads.n_blocks does not count them */
     unsigned n_pieces;
 };
 

@@ -31,7 +31,7 @@ static uint64_t storage_leave(struct cw_runner *r, uint64_t began_ns)
 
 /* ---- the list of blocks ---- */
 
-/* Returns the reads of a block that were not begun. */
+/* Returns the number of reads of a block that were not begun. */
 static size_t reads_waiting(const struct block *b)
 {
     size_t next = atomic_load(&b->exec.reads.next);

@@ -25,7 +25,7 @@ struct cw_reads {
     pthread_cond_t wake; /* read threads wait for it */
     struct block *first, **tail;
     unsigned n_blocks;   /* blocks that are being read or in the list */
-    unsigned n_fetching; /* of these: blocks that wait for the cache's storage */
+    unsigned n_fetching; /* blocks of the list that wait for the cache's storage */
     unsigned n_fetchers; /* threads that are reading the cache's storage */
     size_t bytes;        /* bytes of sources that these blocks read */
     bool cold;           /* a read would have blocked at least once */

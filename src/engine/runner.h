@@ -63,9 +63,9 @@ struct cw_range_options {
  * elements that are left at its end; a range that ends earlier drops such elements. */
 int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret,
                    struct cw_error *err) _must_check_;
-/* Makes a range end earlier, after what was begun of it, and returns the position where it ends now; where
- * batches follow from positions, that is the end of a batch. Returns 0, and changes nothing, if nothing or
- * everything was begun, or if the range can't be ended at the moment. If the range begins again for lack of
+/* Makes a range end at the position after everything that was begun of it, and returns that position; where
+ * batches follow from positions, it is the end of a batch. Returns 0, and changes nothing, if nothing or
+ * everything was begun, or if the range can't be ended at the moment. If the range began again for lack of
  * memory, it may have given batches beyond the new end before. */
 uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s);
 /* Closes and frees a range. Waits for operators and reads that run for it at the moment; those that take long

@@ -18,7 +18,7 @@ struct cw_op_profile {
     /* Counted only for operators on elements, and only with `detail`: */
     /* part of ns (of sampled_ns) that was spent on a CPU; the rest was waiting */
     uint64_t cpu_ns, sampled_cpu_ns;
-    uint64_t live_rows; /* those of `rows` that were neither dropped nor failed before */
+    uint64_t live_rows; /* rows that had neither been dropped nor failed before */
 };
 
 /* The size of a value: elements and bytes counted in blocks that ran unfused; with `detail`. */

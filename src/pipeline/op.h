@@ -45,7 +45,7 @@ struct cw_attr_def {
     double min, max;            /* numbers; both 0: no bound */
     int len_min, len_max;       /* lists; both 0: any length */
     const char *const *choices; /* strings: NULL-terminated, or NULL */
-    bool scalar_too;            /* lists: a single value stands for a list of one */
+    bool scalar_too;            /* lists: a single value may be given instead of a list with one value */
     /* true: it changes how hard the operator tries, not its results, so it is not part of a pipeline's
      * fingerprint */
     bool effort;
@@ -53,7 +53,8 @@ struct cw_attr_def {
     const char *doc; /* one line, with units */
 };
 
-/* An attribute of every operator, beside those of its table: true pins this one (cw_op_effects.pinned). */
+/* An attribute that every operator has in addition to those of its table: true pins the operator
+ * (cw_op_effects.pinned). */
 #define CW_KEEP_POSITION "keep_position"
 
 struct cw_output_def { /* a component that is a single value (a scalar) */
@@ -82,7 +83,7 @@ enum cw_op_count {
     CW_COUNT_GROUPS, /* one batch for several elements */
 };
 
-/* What the result for an element depends on, beside the element itself. */
+/* What the result for an element depends on, in addition to the element itself. */
 enum cw_op_state {
     CW_STATE_NONE,
     CW_STATE_COUNTED, /* depends on the number of elements (of its key) that arrived before it */
@@ -246,7 +247,7 @@ bool cw_attr_bool(const struct cw_op *op, const char *name);
 const char *cw_attr_string(const struct cw_op *op, const char *name);
 enum cw_dtype cw_attr_dtype(const struct cw_op *op, const char *name);
 const json_t *cw_attr_json(const struct cw_op *op, const char *name);
-/* Length of a list attribute (1 for a scalar that stands for a list), and its values. */
+/* Returns the length of a list attribute (1 for a single value given instead of a list). */
 size_t cw_attr_len(const struct cw_op *op, const char *name);
 double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i);
 int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i);

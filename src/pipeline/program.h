@@ -41,7 +41,7 @@ struct cw_cache_point {
 /* How an operator before a cache point with `freeze` draws. */
 struct cw_freeze {
     bool on;
-    int64_t seed;   /* -1: that of the run */
+    int64_t seed;   /* -1: the seed of the run */
     uint64_t reuse; /* the number of consecutive epochs that have the same draws; 0: all epochs */
 };
 

@@ -147,10 +147,10 @@ static int compare_ns(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns how long the reads took together. On a busy machine threads start late, so the time from the first
- * start is too long; the longest read alone is too short where storage serves one read after the other. The
- * mean of both is used. The last tenth of the reads, at least one of four, is extrapolated, because a single
- * read may have been late. */
+/* Returns how long the reads of a round took together. On a busy machine threads start late, so the time from
+ * the first start to the end is too long. The longest single read is too short where storage serves one read
+ * after the other. So the mean of both is returned. The last tenth of the reads, and at least one of four, is
+ * extrapolated, because a single read may have been late. */
 static uint64_t round_ns(struct round *round)
 {
     unsigned n = round->n_ended, late = n < 4 ? 0 : CW_MAX(n / 10, 1), most = n - late;
