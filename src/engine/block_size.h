@@ -12,6 +12,7 @@ struct block_size {
     uint64_t recorded;     /* rows of a block in the last tuning record */
 };
 
+/* Allocates r->block_sizes, and sets their limits. cw_runner_free frees them. */
 int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err) _must_check_;
 /* Returns the rows of the next block of a program (leaf). hit: its rows are read from the cache, not
  * computed. */

@@ -50,6 +50,7 @@ struct cw_cache_variants {
     uint64_t n_done, n_cached;
 };
 
+/* Makes the variants, and reads the measurements of earlier runs. Before threads start. */
 int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err) _must_check_;
 /* Stores the measurements for later runs, and frees everything. */
 void cw_cache_stats_free(struct cw_runner *r);

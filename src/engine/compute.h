@@ -5,6 +5,7 @@
 
 struct cw_runner;
 
+/* Starts the compute threads. */
 int cw_compute_start(struct cw_runner *r, struct cw_error *err) _must_check_;
 /* Ends all threads of the runner, including those that read. */
 void cw_compute_stop(struct cw_runner *r);

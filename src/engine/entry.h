@@ -44,4 +44,5 @@ struct cw_entry *cw_entry_new(const struct cw_compiled *c);
 /* Makes *to, which must have room for all keys and limits, a copy of *from (NULL: the beginning of an
  * epoch). */
 void cw_entry_set(const struct cw_compiled *c, struct cw_entry *to, const struct cw_entry *from);
+/* Returns whether an entry is that at the beginning of an epoch. */
 bool cw_entry_is_begin(const struct cw_compiled *c, const struct cw_entry *e);

@@ -26,6 +26,7 @@ struct piece {
  * can't be read one by one. Mutex not held. After an error the caller calls cw_piece_unplan. */
 int cw_piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_range *s, struct piece *p,
                   struct cw_error *err) _must_check_;
+/* Frees the plan of a piece, so that it can be planned again. */
 void cw_piece_unplan(struct piece *p);
 struct piece *cw_piece_free(struct piece *p);
 /* Divides a piece that is not planned in two, because there is no memory for its plan. False: it can't be

@@ -80,6 +80,7 @@ struct cw_range {
     _Atomic bool cancelled; /* closed, and operators that still run for it are told to stop */
 };
 
+/* Returns whether range a comes before range b: ranges are computed in the order of (epoch, begin). */
 static inline bool cw_range_before(const struct cw_range *a, const struct cw_range *b)
 {
     return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch
@@ -111,6 +112,7 @@ void cw_range_restart(struct cw_runner *r, struct cw_range *s);
 void cw_range_free(struct cw_runner *r, struct cw_range *s);
 /* Frees pieces that are completely carved and computed, and returns their number. */
 unsigned cw_range_collect(struct cw_range *s);
+/* Returns whether the range has memory to give up. */
 bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s);
 
 /* Appends a batch to the list of batches to deliver. */

@@ -44,6 +44,8 @@ struct cw_runner_options {
 struct cw_runner;
 struct cw_range;
 
+/* Makes a runner over a sequence, which must outlive it, and starts its threads. CW_E_BUDGET: the memory is
+ * too small for one batch. */
 int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret,
                   struct cw_error *err) _must_check_;
 /* Stops all threads, and frees the runner with its ranges. */
@@ -128,6 +130,7 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
 /* Sets another memory limit, at least what one batch needs, and returns the limit set. If more memory is in
  * use, the runner waits until it is given back. */
 size_t cw_runner_set_memory(struct cw_runner *r, size_t given);
+/* Returns the bytes of the budget that are in use. Any thread. */
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
 /* Finishes a batch of an epoch if that is still to be done, because its rows were joined or memory was short.
@@ -142,7 +145,9 @@ int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struc
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);
 /* Removes from the budget a batch that was taken; the caller has memory of its own for it. */
 void cw_runner_disown(struct cw_runner *r, struct cw_batch *b);
+/* Frees a batch that was taken. Any thread. */
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b);
+/* Frees a batch that was not taken out of its assembly, and cancels a call that runs on it. */
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 
 /* Makes waits of the consumer end with CW_E_INTERRUPTED, until it is called with false. Any thread. */
@@ -178,4 +183,6 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);
 /* Adds the runner's tuning records: the rows of a block, the blocks and batches under way, and others
  * (docs/explain.md). Any thread. */
 void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret);
+/* Sets ret[position of an operator] to the position of the operator that it is fused into; its own if none.
+ */
 void cw_runner_fused(const struct cw_runner *r, unsigned *ret);

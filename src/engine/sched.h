@@ -56,6 +56,7 @@ void cw_sched_fail(struct cw_runner *r, const struct cw_error *err);
 /* Ends the run because the system gives no memory; waiting would not help. */
 void cw_sched_out_of_memory(struct cw_runner *r, const char *what);
 
+/* Adds a block to the ready ones, and wakes a compute thread. */
 void cw_sched_ready(struct cw_runner *r, struct block *b);
 /* Adds a block to the starved ones, because the budget refused it memory. It runs from the start when there
  * is memory. */

@@ -28,6 +28,7 @@ struct cw_value_profile {
 
 /* Returns the index at which a value of program `leaf` is counted, less than cw_n_values. */
 unsigned cw_value_index(const struct cw_compiled *c, unsigned leaf, unsigned value);
+/* Returns the number of values that are counted. */
 unsigned cw_n_values(const struct cw_compiled *c);
 
 /* Counts of one thread since they were last added to the sums. */

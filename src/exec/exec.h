@@ -143,6 +143,7 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err) 
 /* Runs the operators of a stage on c, whose row i is row map[i] of x (map NULL: row i). */
 int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
                       unsigned stage, struct cw_error *err) _must_check_;
+/* Returns whether a stage has no operators to run. */
 bool cw_exec_stage_is_empty(const struct cw_exec *x, unsigned stage);
 /* Makes operators write outputs of fixed size directly to the slots that d names. */
 int cw_exec_set_slots(struct cw_exec *x, struct cw_block *c, const struct cw_exec_dest *d,
@@ -153,6 +154,7 @@ int cw_exec_gather(struct cw_exec *x, const uint32_t *idx, size_t n, struct cw_b
 
 /* ---- rows ---- */
 
+/* Returns the planned record of a row. */
 static inline const struct cw_ref *cw_exec_ref(const struct cw_exec *x, size_t row)
 {
     return &x->plan->refs[x->at + (x->block.origin ? x->block.origin[row] : row)];
@@ -163,6 +165,7 @@ static inline const struct cw_source *cw_exec_source(const struct cw_exec *x)
     return x->env->sequence->sources[x->program->leaf];
 }
 
+/* Sets *ret to the id of the record that a row was made of. */
 void cw_exec_record_id(const struct cw_exec *x, size_t row, struct cw_record_id *ret);
 /* Sets *ret to the error that a fault raises, with its record and file. */
 void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f, struct cw_error *ret);

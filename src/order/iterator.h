@@ -40,10 +40,12 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it);
  * cw_iterator_accept, which must be called before the next offer. */
 int cw_iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
                       struct cw_error *err) _must_check_;
+/* Moves the position past the batch that was offered last. */
 void cw_iterator_accept(struct cw_iterator *it);
 /* Offers the next batch and accepts it. timeout_ns: 0: no limit. */
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
                      struct cw_error *err) _must_check_;
+/* Gives a batch back, and frees it. Any thread. */
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 /* Passes on the digest of the batches that were hashed so far, which a service shows. */
 void cw_iterator_hashed(struct cw_iterator *it, struct cw_hash128 digest);
@@ -65,7 +67,9 @@ json_t *cw_iterator_state(const struct cw_iterator *it);
  * The iterator owns the list. */
 const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped,
                                                      uint64_t *ret_replaced);
+/* Makes waits end with CW_E_INTERRUPTED, until it is called with false. Any thread. */
 void cw_iterator_interrupt(struct cw_iterator *it, bool on);
+/* Sets *ret as cw_runner_profile does. Any thread. */
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret);
 /* Returns the iterator's runner; NULL: a service computes the batches. */
 struct cw_runner *cw_iterator_runner(struct cw_iterator *it);

@@ -146,5 +146,6 @@ void cw_cache_points_deinit(struct cw_program *g);
 #define CW_CACHE_POINT_AUTO (-1)
 #define CW_CACHE_POINT_NONE (-2)
 const struct cw_cache_point *cw_cache_point_choose(const struct cw_program *g, int64_t number);
+/* Returns an operator of a node that is not bound yet, which cw_op_free frees; NULL: out of memory. */
 struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err);
 struct cw_op *cw_op_free(struct cw_op *op);
