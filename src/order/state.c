@@ -9,8 +9,8 @@
 #include "base/text.h"
 
 #define STATE_VERSION 4
-#define PLAN_VERSION 3 /* raised by each change of docs/semantics.md that changes the batches of a pipeline \
-                        */
+/* raised by each change of docs/semantics.md that changes the batches of a pipeline */
+#define PLAN_VERSION 3
 
 /* Lists by key in a state have the form "value value key:value". A value without a key belongs to the key
  * after the one before. 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays
