@@ -10,8 +10,9 @@ int cw_array_room(void *array, size_t *capacity, size_t needed, size_t size, con
     void *items;
     if (needed <= *capacity)
         return 0;
+    /* `array` points to the caller's pointer variable, whose type is not known here */
     size_t more = CW_MAX(CW_MAX(*capacity * 2, needed), 8);
-    memcpy(&items, array, sizeof(items)); /* a pointer of any type */
+    memcpy(&items, array, sizeof(items));
     items = realloc(items, more * size);
     if (!items)
         return cw_error_nomem(err, more * size, what);

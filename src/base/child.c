@@ -1,4 +1,4 @@
-/* What a child does between fork and exec. */
+/* Sets up a child process between fork and exec. */
 #include "base/child.h"
 
 #include <signal.h>

@@ -3,9 +3,10 @@
 #include <sys/types.h>
 
 /*
- * In a child, between fork and exec: no signals are blocked, a process group of its own (Ctrl-C is for the
- * parent, which ends it in order), and SIGTERM when the thread that forked ends, however that comes: SIGTERM
- * ends it at once from here on, since the parent's handler, which it has until exec, would swallow it.
- * Returns only while the parent lives.
+ * Sets up a child process; call it in the child, between fork and exec. It unblocks all signals, and makes a
+ * process group for the child, so that Ctrl-C reaches only the parent, which ends the child in order. The
+ * child gets SIGTERM when the thread that forked it ends for any reason. SIGTERM ends the child at once from
+ * here on: the handler that it inherited from the parent would ignore the signal until exec. Returns only
+ * while the parent lives.
  */
 void cw_child_begin(pid_t parent);

@@ -1,4 +1,4 @@
-/* Time for waits and profiles. Results never depend on it. */
+/* Clocks for waits and profiles. The results of a pipeline never depend on them. */
 #pragma once
 #include <stdint.h>
 #include <time.h>
@@ -15,13 +15,13 @@ static inline uint64_t cw_now_ns(void)
     return cw_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* A time as nanoseconds. */
+/* Converts a time to nanoseconds. */
 static inline int64_t cw_timespec_ns(const struct timespec *t)
 {
     return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
-/* CPU time of the calling thread. */
+/* Returns the CPU time of the calling thread in ns. */
 static inline uint64_t cw_thread_cpu_ns(void)
 {
     return cw_clock_ns(CLOCK_THREAD_CPUTIME_ID);

@@ -10,8 +10,8 @@
 
 #include "base/notice.h"
 
-#define OPERATOR_NS UINT64_C(10000) /* cost of an element in an operator whose cost is not stated */
-#define OPERATORS_MAX 16            /* stated costs in a model */
+#define OPERATOR_NS UINT64_C(10000) /* ns that an element takes in an operator whose cost is not stated */
+#define OPERATORS_MAX 16            /* the most operators with stated costs in a model */
 #define NO_LIMIT_NS \
     UINT64_C(1000000000000000) /* 12 days: longer than any test runs; the sum with a time does not overflow \
                                 */
@@ -22,7 +22,7 @@ static bool modelled, sleeps = true;
 static struct {
     char name[32];
     uint64_t ns;
-} operators[OPERATORS_MAX]; /* the stated costs of an element */
+} operators[OPERATORS_MAX]; /* operators with stated costs of an element */
 
 static size_t n_operators;
 static _Thread_local uint64_t wall_ns, cpu_ns;

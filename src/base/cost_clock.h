@@ -1,20 +1,20 @@
 /*
- * The clock that measures costs: what blocks, reads and writes take. Decisions follow from costs: which cache
- * is used, how many rows a block has, what limits a run. Waits and deadlines use cw_now_ns instead. Any
- * thread may call it.
+ * The clock that measures costs: the time that blocks, reads and writes take. Decisions follow from costs:
+ * which cache point is used, how many rows a block has, what limits a run. Waits and deadlines use cw_now_ns
+ * instead. Any thread may call the functions.
  *
  * In normal builds these are the clocks of clock.h. In test builds (-Dcrash_points=true)
  * CACHEW_CLOCK=modelled replaces them by a model: a test states what work costs, and decisions depend on that
- * alone, not on the machine or its load. Each thread then has a clock of its own. It begins at 0 and advances
- * only by what the model says of the thread's work:
+ * alone, not on the machine or its load. Each thread then has its own clock, which begins at 0 and advances
+ * only by the following costs of the thread's work:
  *
  *   an operator's call      10 us of CPU time for each element
  *   a cache entry read      10 us of CPU time, as for an operator named `cache`
  *   synthetic, cost_us      cost_us more of CPU time, without using it up
  *   delay, us               us without a CPU; the thread does not sleep
- *   a byte read             by the speed in CACHEW_STORE or CACHEW_FILES (storage/throttle.h), without
- * waiting; 1 ns of CPU time where that is unlimited a byte written          by the speed in these files,
- * without waiting; nothing where that is unlimited
+ *   a byte read             by the speed in CACHEW_STORE or CACHEW_FILES (storage/throttle.h),
+ *                           without a wait; 1 ns of CPU time if that speed is unlimited
+ *   a byte written          by the speed in these variables, without a wait; nothing if unlimited
  *
  * Nothing else takes time. A run takes the longest of: its threads' work divided by their number, its CPU
  * time divided by the number of CPUs, its storage's time (cw_runner_now_ns). Caches wait for their storage
@@ -36,14 +36,14 @@
 /* Replaces CACHEW_CLOCK by text (NULL: unset), for unit tests. No other thread may measure meanwhile. */
 void cw_cost_model(const char *text);
 bool cw_cost_modelled(void);
-/* whether `delay` and slow storage really wait: without a model, or with `sleep` */
+/* Returns whether `delay` and slow storage take real time: without a model, or with `sleep`. */
 bool cw_cost_sleeps(void);
-uint64_t cw_cost_now_ns(void);   /* the calling thread's clock */
+uint64_t cw_cost_now_ns(void);   /* the clock of the calling thread */
 uint64_t cw_cost_cpu_ns(void);   /* CPU time of the calling thread */
 uint64_t cw_cost_delay_ns(void); /* time for which the calling thread was ready to run and had no CPU */
-/* Returns the limit for a wait for storage: ns; with a model, longer than any test runs. */
+/* Returns the limit for a wait for storage: `ns`; with a model, a time longer than any test runs. */
 uint64_t cw_cost_patience_ns(uint64_t ns);
-/* These advance the calling thread's clock by the model. They have no effect without one. */
+/* The next three advance the calling thread's clock by the model. They have no effect without a model. */
 void cw_cost_wait(uint64_t ns);
 void cw_cost_compute(uint64_t ns);
 void cw_cost_operator(const char *name, size_t rows);

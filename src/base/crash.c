@@ -1,4 +1,4 @@
-/* Crash points, mutations and turns, by environment variables that are read once. */
+/* Crash points, mutations and turns. Their environment variables are read once. */
 #include "base/crash.h"
 
 #ifndef CW_CRASH_POINTS
@@ -25,12 +25,12 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
 
 static const struct cw_crash_point points[] = {
     {"client-attach", "client", "attach"},         /* the client has sent Attach */
-    {"client-batch", "client", "mid-batch"},       /* a batch has come and was not handed on */
+    {"client-batch", "client", "mid-batch"},       /* a batch has arrived and was not handed on */
     {"client-taken", "client", "mid-batch"},       /* a batch is about to be handed to the user */
-    {"client-part", "client", "part"},             /* a part of a batch has come */
+    {"client-part", "client", "part"},             /* a part of a batch has arrived */
     {"client-progress", "client", "completion"},   /* the client has sent its progress */
     {"worker-prepared", "worker", "attach"},       /* the worker has opened the data and reported the plan */
-    {"worker-lease", "worker", "lease"},           /* a lease has come, and its range is not begun */
+    {"worker-lease", "worker", "lease"},           /* a lease has arrived, and its range is not begun */
     {"worker-batch", "worker", "mid-batch"},       /* a batch is about to be sent */
     {"worker-part", "worker", "part"},             /* a part of a batch is about to be sent */
     {"worker-completed", "worker", "completion"},  /* a range is finished and about to be reported */
@@ -95,7 +95,7 @@ void cw_crash_point(const char *name)
     }
 }
 
-#define TURN_LOOK_MS 20 /* between two checks of *over */
+#define TURN_LOOK_MS 20 /* ms between two checks of *over */
 
 static struct {
     pthread_once_t once;

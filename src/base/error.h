@@ -1,5 +1,5 @@
-/* Errors: the function that finds a fault fills one struct with facts; callers add facts that only they know.
- */
+/* Errors: the function that finds a fault fills a struct with facts, and its callers add facts that only they
+ * know. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,26 +36,29 @@ struct cw_error {
     char record[64]; /* printed record id */
 };
 
-/* Fills err (may be NULL) and returns status, so that "return cw_error_set(...)" reads well. file: becomes a
- * fact too, unless it is NULL. errnum: strerror(errnum) is appended, unless it is 0. */
+/* Fills err (may be NULL) and returns status, so a function can end with "return cw_error_set(...)". file:
+ * the file that the error is about, stored as a fact; NULL: none. errnum: strerror(errnum) is appended to the
+ * message; 0: nothing is. */
 int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
     _printf_(5, 6);
 #define cw_error_errno(err, status, errnum, ...) cw_error_at_file(err, status, NULL, errnum, __VA_ARGS__)
 #define cw_error_set(err, status, ...) cw_error_at_file(err, status, NULL, 0, __VA_ARGS__)
-/* An error about a value that is not what was expected, with the facts of cw_error_attribute. */
+/* Fills err (may be NULL) with an error about a value that is not what was expected, with the facts of
+ * cw_error_attribute, and returns status. */
 int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value,
                    const char *expected, const char *fmt, ...) _printf_(6, 7);
-/* Out of memory. bytes: 0 where they are not known. */
+/* Fills err with CW_E_MEMORY and returns it. bytes: the size requested; 0: not known. what: what the memory
+ * was for. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);
-/* Copies `why` to err; returns its status. */
+/* Copies `why` to err, and returns its status. */
 int cw_error_copy(struct cw_error *err, const struct cw_error *why);
-/* Add a fact, unless it is there already. err NULL: they do nothing. */
+/* These add a fact, unless err has it already. err NULL: they do nothing. */
 void cw_error_op(struct cw_error *err, const char *op);
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected);
 void cw_error_file(struct cw_error *err, const char *file);
 void cw_error_record(struct cw_error *err, const char *record);
-/* "record", "data", "io", "memory", "budget", "pipeline", "option", "state", "service", "deadline",
- * "interrupted", "internal". */
+/* Returns the name of a status: "record", "data", "io", "memory", "budget", "pipeline", "option", "state",
+ * "service", "deadline", "interrupted" or "internal". */
 const char *cw_status_name(int status);
-/* Exit code of the command line for a status: 0, 1, 2, 3, 4 or 130. */
+/* Returns the exit code of the command line for a status: 0, 1, 2, 3, 4 or 130. */
 int cw_status_exit(int status);

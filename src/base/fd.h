@@ -1,4 +1,4 @@
-/* File descriptors, directories and streams that are closed with their block. */
+/* Cleanup functions that close file descriptors, directories and streams at the end of their block. */
 #pragma once
 #include <dirent.h>
 #include <stdio.h>

@@ -14,20 +14,21 @@ static inline uint64_t cw_hash64(const void *data, size_t size)
     return XXH3_64bits(data, size);
 }
 
-/* Hashes several pieces: each goes on from the hash of the pieces before it, the first from 0. */
+/* Hashes one of several pieces of data. before: the result for the piece before it; 0 for the first piece. */
 static inline uint64_t cw_hash64_next(uint64_t before, const void *data, size_t size)
 {
     return XXH3_64bits_withSeed(data, size, before);
 }
 
-/* Small keys made of a few fields: append, then finish. Longer input goes through struct cw_hasher. */
+/* Short keys made of a few fields: append the fields, then call cw_key_hash. Longer input needs struct
+ * cw_hasher. */
 struct cw_key {
     size_t size;
     uint8_t bytes[256];
 };
 
 void cw_key_u64(struct cw_key *k, uint64_t v);
-/* Appends without the length; text longer than the room left is cut. */
+/* Appends the text without its length. Text longer than the room left is cut. */
 void cw_key_text(struct cw_key *k, const char *text);
 
 static inline uint64_t cw_key_hash(const struct cw_key *k)

@@ -14,7 +14,8 @@ struct cw_link {
     for (struct cw_link *at = (head)->next, *at##_next = at->next; at != (head); \
          at = at##_next, at##_next = at->next)
 
-/* Visits the structs of a list, likewise: CW_LIST_EACH_OF(w, struct worker, link, &d->workers). */
+/* Visits the structs of a list; the current one may be taken out. Example: CW_LIST_EACH_OF(w, struct worker,
+ * link, &d->workers). */
 #define CW_LIST_EACH_OF(var, type, member, head) \
     for (type *var = CW_CONTAINER((head)->next, type, member), \
               *var##_next = CW_CONTAINER(var->member.next, type, member); \

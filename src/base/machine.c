@@ -1,4 +1,4 @@
-/* Reading /proc and cgroups. */
+/* Reads CPU and memory limits and use from /proc and cgroups. */
 #include "base/machine.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static int cgroup_path(const char *controller, char *buf, size_t size)
 {
     char line[4096];
     _cleanup_(cw_fclosep) FILE *f = fopen("/proc/self/cgroup", "re");
-    while (f && fgets(line, sizeof(line), f)) { /* ID:NAME,NAME:PATH */
+    while (f && fgets(line, sizeof(line), f)) { /* a line is ID:NAME,NAME:PATH */
         char *rest = line;
         (void)strsep(&rest, ":");
         char *names = strsep(&rest, ":");
@@ -111,7 +111,7 @@ unsigned cw_cpu_budget(void)
     return CW_MAX(n, 1);
 }
 
-/* Returns the smallest value of the memory controller's limit, or what follows from it. */
+/* Returns the smallest value that `parse` gets from the files of the memory controller's limits. */
 static uint64_t cgroup_least_memory(uint64_t (*parse)(const char *dir, const char *file))
 {
     uint64_t least = cgroup_least("/sys/fs/cgroup", "", "memory.max", parse);
@@ -136,8 +136,8 @@ static uint64_t proc_number(const char *path, const char *name)
     return 0;
 }
 
-/* Returns the bytes that a cgroup may still take, with those of its page cache. file: the one of its limit.
- */
+/* Returns the bytes that a cgroup may still take, counting its page cache as free. file: the file with its
+ * limit. */
 static uint64_t cgroup_room(const char *dir, const char *file)
 {
     bool v2 = strcmp(file, "memory.max") == 0;
@@ -157,7 +157,7 @@ uint64_t cw_memory_available(void)
     return CW_MIN(room, cgroup_least_memory(cgroup_room));
 }
 
-/* Returns the time without a CPU in a file "schedstat"; 0: it can't be read. */
+/* Returns the ns without a CPU from a file "schedstat"; 0: the file can't be read. */
 static uint64_t schedstat_delay_ns(const char *path)
 {
     char line[128];
@@ -203,7 +203,7 @@ double cw_process_age(void)
     unsigned long long start;
     if (cw_read_line("/proc/self/stat", line, sizeof(line)) < 0)
         return 0;
-    char *p = strrchr(line, ')'); /* the name may hold anything */
+    char *p = strrchr(line, ')'); /* the process's name may contain any character, so search from the end */
     if (!p ||
         sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                &start) != 1)

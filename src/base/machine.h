@@ -1,25 +1,28 @@
-/* CPUs and memory that this process may use, by affinity and cgroups (v1 and v2), and what it has used. */
+/* The CPUs and memory that this process may use, by affinity and cgroups (v1 and v2), and what it has
+ * used. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads the first line of a small file, as those of /proc and cgroups are. -1: it can't be read. */
+/* Reads the first line of a small file, such as those of /proc and cgroups. -1: the file can't be read. */
 int cw_read_line(const char *path, char *buf, size_t size);
-/* Whole CPUs, at least 1. */
+/* Returns the number of CPUs that this process may use, as a whole number, at least 1. */
 unsigned cw_cpu_budget(void);
-/* Bytes that the cgroup or the machine has. */
+/* Returns the memory of the cgroup or the machine, in bytes. */
 uint64_t cw_memory_total(void);
-/* Bytes that are free in the cgroup and the machine, those of the page cache included. */
+/* Returns the bytes that this process may still take, by the cgroup and by the machine; the page cache counts
+ * as free. */
 uint64_t cw_memory_available(void);
-/* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
+/* Returns the largest resident size of this process so far (VmHWM, because exec inherits ru_maxrss), in
+ * bytes; 0: not known. */
 uint64_t cw_peak_rss(void);
-/* Returns the CPU seconds of this process, all threads, or of the children that it waited for. */
+/* Returns the CPU seconds of all threads of this process, or of the children that it waited for. */
 double cw_cpu_s(bool of_children);
-/* Time for which the threads of this process were ready to run and had no CPU, summed over its present
- * threads; 0 where the system does not say. */
+/* Returns the ns for which the threads of this process were ready to run and had no CPU, summed over its
+ * present threads; 0 where the system does not tell. */
 uint64_t cw_run_delay_ns(void);
-/* The same of the calling thread. */
+/* As cw_run_delay_ns, for the calling thread. */
 uint64_t cw_thread_delay_ns(void);
-/* Seconds since this process started, from its start time in /proc/self/stat. */
+/* Returns the seconds since this process started, from its start time in /proc/self/stat. */
 double cw_process_age(void);

@@ -16,7 +16,8 @@
 #define CW_COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 #define CW_ALIGN_UP(x, a) (((x) + ((a) - 1)) / (a) * (a))
 
-/* Hands ownership out of a _cleanup_ variable. */
+/* Returns the value of a pointer variable and sets the variable to NULL, to hand ownership out of a _cleanup_
+ * variable. */
 #define CW_STEAL(p) \
     __extension__({ \
         __typeof__(p) *p_ = &(p); \
@@ -25,8 +26,8 @@
         v_; \
     })
 
-/* Takes the first element out of a list linked by `next`, which must not be empty. CW_POP(*at) takes one out
- * of the middle. */
+/* Removes the first element from a list linked by `next`, which must not be empty, and returns it.
+ * CW_POP(*at) removes an element from the middle. */
 #define CW_POP(list) \
     __extension__({ \
         __typeof__(list) *p_ = &(list); \
@@ -35,7 +36,7 @@
         v_; \
     })
 
-/* Takes an element out of a list linked by `next`, which must have it. */
+/* Removes an element from a list linked by `next`, which must contain it. */
 #define CW_UNLINK(list, element) \
     __extension__({ \
         __typeof__(list) *at_ = &(list); \
@@ -44,7 +45,7 @@
         *at_ = (*at_)->next; \
     })
 
-/* Returns where an element behind the last one of a list linked by `next` is to be linked. */
+/* Returns the pointer at the end of a list linked by `next`, to which a new last element is assigned. */
 #define CW_LIST_END(list) \
     __extension__({ \
         __typeof__(list) *at_ = &(list); \

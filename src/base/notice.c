@@ -18,7 +18,7 @@ void cw_notice_set(void (*write)(const char *line, size_t size))
 void cw_notice_stderr(const char *line, size_t size)
 {
     if (write(STDERR_FILENO, line, size) < 0) {
-        /* standard error is closed: nothing can be said */
+        /* standard error is closed: the notice is lost */
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * Notices: lines for people that a library has no caller to hand to, such as storage that stopped answering.
- * The program decides once where they go; until it does, they are dropped. Any thread.
+ * Notices: lines for people about events that no caller returns as an error, such as storage that stopped
+ * responding. The program sets once where they go; before that they are dropped. Any thread.
  */
 #pragma once
 #include <stddef.h>

@@ -11,9 +11,8 @@
 #define START "CACHEW_START_S"
 #define RANGE "CACHEW_RANGE_S"
 #define SILENCE_S 3.0 /* docs/protocol.md, "Handshake" */
-#define START_S 15.0  /* a dispatcher that is started together with the training is ready by then */
-#define RANGE_S \
-    1.0 /* ranges take half a second where elements cost what they did before (service/dispatcher/cut.c) */
+#define START_S 15.0  /* a dispatcher that starts together with the training is ready by then */
+#define RANGE_S 1.0   /* ranges usually take half a second (service/dispatcher/cut.c) */
 #define LEAST_S 0.001
 #define MOST_S 1e6
 
@@ -24,7 +23,7 @@ static bool patience_parse(const char *text, double *ret)
     return end != text && !*end && *ret >= LEAST_S && *ret <= MOST_S;
 }
 
-/* Returns the default where the variable is unset, is no number, or is out of range. */
+/* Returns the value of the variable in ns, or the default if it is unset, no number, or out of range. */
 static uint64_t patience_ns(const char *variable, double otherwise)
 {
     const char *text = getenv(variable);

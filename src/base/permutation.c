@@ -8,8 +8,7 @@
 #pragma GCC optimize("O3")
 #endif
 
-/* Positions that go through the network together: enough for the multiplications of one to hide behind those
- * of others. */
+/* Positions that go through the network together: enough that the CPU overlaps their multiplications. */
 #define LANES 16
 
 void cw_permutation_init(struct cw_permutation *ret, uint64_t key, uint64_t n)
@@ -25,8 +24,8 @@ void cw_permutation_init(struct cw_permutation *ret, uint64_t key, uint64_t n)
         cw_philox(key, (const uint32_t[4]){block, 0, 0, 2}, &ret->keys[4 * block]);
 }
 
-/* The round function: 32 bits keyed by two words. The multipliers and shifts are those of "lowbias32" (C.
- * Wellons, "Prospecting for hash functions", 2018). */
+/* The round function: a hash of 32 bits, keyed by two words. The multipliers and shifts are those of
+ * "lowbias32" (C. Wellons, "Prospecting for hash functions", 2018). */
 static inline uint32_t network_hash(uint32_t v, uint32_t key0, uint32_t key1)
 {
     v ^= key0;
@@ -66,7 +65,7 @@ __attribute__((target("avx2"))) static void rounds_avx2(const struct cw_permutat
 }
 #endif
 
-/* Takes LANES positions, given as rows and columns, through the network. The same integers whatever the
+/* Moves LANES positions, given as rows and columns, through the network. Gives the same integers with any
  * instruction set. */
 static void network_run(const struct cw_permutation *p, uint32_t *row, uint32_t *column)
 {
@@ -79,7 +78,7 @@ static void network_run(const struct cw_permutation *p, uint32_t *row, uint32_t 
     network_rounds(p, row, column);
 }
 
-/* Of LANES positions given as rows and columns. */
+/* Sets ret to the permuted positions of LANES positions, given as rows and columns. */
 static void network_walk(const struct cw_permutation *p, uint32_t *row, uint32_t *column, uint64_t *ret)
 {
     network_run(p, row, column);
@@ -107,7 +106,7 @@ void cw_permutation_map(const struct cw_permutation *p, uint64_t *positions, siz
 {
     uint64_t out[LANES];
     for (size_t i = 0; i < count; i += LANES) {
-        /* Lanes beyond count compute position 0: one beyond n might walk a cycle that never comes back below
+        /* Lanes beyond count compute position 0: a position beyond n might walk a cycle that never gets below
          * n. */
         uint32_t rows[LANES] = {0}, columns[LANES] = {0};
         for (size_t l = 0; l < LANES && i + l < count; l++) {

@@ -21,9 +21,9 @@ struct cw_permutation {
     uint32_t keys[2 * CW_PERMUTATION_ROUNDS];
 };
 
-/* key: 64 bits, as of cw_permute. */
+/* key: 64 bits, as for cw_permute. */
 void cw_permutation_init(struct cw_permutation *ret, uint64_t key, uint64_t n);
-/* Writes what stands at positions [begin, begin + count) of the permuted sequence. */
+/* Sets ret[i] to the element at position begin + i of the permuted sequence, for i < count. */
 void cw_permutation_run(const struct cw_permutation *p, uint64_t begin, size_t count, uint64_t *ret);
-/* Replaces each of `count` positions by what stands there. */
+/* Replaces each of `count` positions by the element at that position of the permuted sequence. */
 void cw_permutation_map(const struct cw_permutation *p, uint64_t *positions, size_t count);

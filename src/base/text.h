@@ -8,7 +8,8 @@
 
 #include "base/macro.h"
 
-/* Prints the arguments behind fmt, the last one of the function that has a name, into an array. */
+/* Prints the variable arguments of a function into a char array. fmt: the last named argument of the
+ * function. */
 #define CW_FORMAT(array, fmt) \
     do { \
         va_list args_; \
@@ -17,19 +18,20 @@
         va_end(args_); \
     } while (0)
 
-/* Edit distance (insert, delete, replace, swap of neighbours); names longer than 63 bytes are cut. */
+/* Returns the edit distance (insert, delete, replace, swap of neighbours). Names longer than 63 bytes are
+ * cut. */
 unsigned cw_edit_distance(const char *a, const char *b);
-/* The candidate nearest to name if it is near enough to be meant (a third of its length, at least 1), else
- * NULL. */
+/* Returns the candidate nearest to name, if it is near enough that it may be meant (a distance of at most a
+ * third of its length, or 1); else NULL. */
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
 
 /*
- * Writes a foreign text so that people can see it safely. Characters that move the cursor, change
- * the direction of text or have no width become escapes (\\n, \\u202e), bytes that are no UTF-8 become \\xff,
- * and a character that was cut is left out. Text that does not fit is cut between characters.
+ * Copies a text from outside the program so that it can be shown safely. Characters that move the cursor,
+ * change the direction of text or have no width become escapes (\\n, \\u202e), bytes that are not UTF-8
+ * become \\xff, and a cut character is left out. Text that does not fit is cut between characters.
  */
 void cw_text_show(char *to, size_t size, const char *text);
-/* The same in place, in a buffer of `size` bytes. Text beyond CW_TEXT_SHOWN - 1 bytes is cut. */
+/* As cw_text_show, in place, in a buffer of `size` bytes. Text beyond CW_TEXT_SHOWN - 1 bytes is cut. */
 #define CW_TEXT_SHOWN 2048
 char *cw_text_clean(char *text, size_t size);
 /* Returns how many of the first `most` bytes of a text are whole characters. */
@@ -41,7 +43,7 @@ char *cw_text_dup(const char *text, size_t most);
  * past U+10FFFF. */
 bool cw_text_utf8(const char *text, size_t size);
 
-/* A string that grows; failed allocations are remembered in `failed` and leave the text as it is. */
+/* A string that grows. If an allocation fails, `failed` is set and the text stays as it was. */
 struct cw_text {
     char *data;
     size_t size, capacity;
@@ -51,7 +53,7 @@ struct cw_text {
 void cw_text_add(struct cw_text *t, const char *fmt, ...) _printf_(2, 3);
 void cw_text_deinit(struct cw_text *t);
 
-/* Adds a number with the digits 0-9a-z. */
+/* Adds a number in base 36, with the digits 0-9a-z. */
 void cw_text_add_base36(struct cw_text *t, uint64_t value);
-/* Reads such a number and moves *at past it. False: there is none, or it has more than 64 bits. */
+/* Reads a number in base 36 and moves *at past it. False: there is none, or it has more than 64 bits. */
 bool cw_text_base36(const char **at, uint64_t *ret);

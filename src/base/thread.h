@@ -1,4 +1,4 @@
-/* Threads of the library, and locks that end with their block. */
+/* Threads of the library, and locks that are released at the end of a block. */
 #pragma once
 #include <pthread.h>
 #include <stdint.h>
@@ -6,13 +6,13 @@
 #include "base/error.h"
 #include "base/macro.h"
 
-/* Starts a thread that receives no signals but those that it causes itself; all others are the main thread's.
- */
+/* Starts a thread that receives only signals that it causes itself; the main thread gets all others. */
 int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct cw_error *err) _must_check_;
 
-/* A condition whose waits end by the clock of cw_now_ns. */
+/* Initialises a condition whose deadlines are times of cw_now_ns. */
 void cw_cond_init(pthread_cond_t *c);
-/* Waits until deadline_ns (0: for ever). Returns 0 or ETIMEDOUT, as pthread_cond_timedwait does. */
+/* Waits until the condition is signalled, or until deadline_ns (0: for ever). Returns 0 or ETIMEDOUT, as
+ * pthread_cond_timedwait does. */
 int cw_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t deadline_ns);
 
 /* Locks a mutex until the block ends. */

@@ -14,19 +14,20 @@
 #include "base/thread.h"
 
 #define BUFFER ((size_t)64 << 10)
-#define FLUSH_NS UINT64_C(1000000000) /* a killed process loses at most so much, or a buffer */
-#define LINE 512                      /* more than any line has */
+/* a killed process loses the lines of this time at most, or those in a full buffer */
+#define FLUSH_NS UINT64_C(1000000000)
+#define LINE 512 /* bytes; no line is longer */
 
 struct cw_trace {
     /* immutable */
     int fd, pid;
-    /* from cw_now_ns to the time of day, by which files of several processes fit together */
+    /* ns from cw_now_ns to the time of day, so that files of several processes can be joined */
     uint64_t offset_ns;
     uint64_t limit;
     pthread_mutex_t mutex;
     /* guarded by mutex: */
     uint64_t written, n_dropped;
-    int errnum; /* of the write that failed; then no more is written */
+    int errnum; /* error number of the write that failed; after it nothing more is written */
     uint64_t flushed_ns;
     size_t size;
     char buffer[BUFFER]; /* whole lines */
@@ -46,7 +47,7 @@ static void trace_flush(struct cw_trace *t)
     t->size = 0;
     t->flushed_ns = cw_now_ns();
     if (t->errnum && done && ftruncate(t->fd, (off_t)t->written) < 0)
-        return; /* half a line is left; `cachew trace` leaves it out */
+        return; /* half a line was written; `cachew trace` leaves it out */
 }
 
 /* Adds a line to the buffer, or counts it as dropped. Mutex held. */
@@ -80,7 +81,7 @@ int cw_trace_open(const char *path, const char *process, uint64_t limit, struct 
                                "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,"
                                "\"args\":{\"name\":\"%.200s %d\"}},\n",
                                t->pid, process, t->pid);
-    trace_flush(t); /* it is a trace from now on */
+    trace_flush(t); /* write the head, so that the file is a valid trace from now on */
     *ret = t;
     return 0;
 }
@@ -104,7 +105,7 @@ static int trace_print_event(const struct cw_trace *t, char phase, const char *n
 void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns,
                    uint64_t to_ns)
 {
-    char lines[2 * LINE]; /* begin and end, both or none */
+    char lines[2 * LINE]; /* the begin and the end of a span are added together or not at all */
     if (!t)
         return;
     int n = trace_print_event(t, 'b', name, what, from_ns, lines);
@@ -122,7 +123,7 @@ int cw_trace_close(struct cw_trace *t, struct cw_error *err)
                      "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"tid\":1,\"ts\":0,\"args\":{"
                      "\"labels\":\"%" PRIu64 " spans left out\"}}\n]\n",
                      t->pid, t->n_dropped);
-    t->limit = UINT64_MAX; /* the end always has room */
+    t->limit = UINT64_MAX; /* so that the end of the file always has room */
     trace_add_line(t, line, (size_t)n, 0);
     trace_flush(t);
     int e = t->errnum ? t->errnum : close(t->fd) < 0 ? errno : 0;

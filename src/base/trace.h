@@ -6,16 +6,16 @@
 #pragma once
 #include "base/error.h"
 
-#define CW_TRACE_BYTES ((uint64_t)256 << 20) /* at most, of a file: about a million spans */
+#define CW_TRACE_BYTES ((uint64_t)256 << 20) /* limit for the size of a file: about a million spans */
 
 struct cw_trace;
 
-/* Begins the file anew. process: its name in the pictures. limit: bytes of the file. CW_E_OPTION: it can't be
- * written. */
+/* Creates the file, or empties it. process: the process's name in the display. limit: bytes of the file at
+ * most. CW_E_OPTION: the file can't be written. */
 int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret,
                   struct cw_error *err) _must_check_;
-/* What a span is about: a range of a stream (batch = CW_TRACE_RANGE), or a request for a batch of it, counted
- * from its begin, or for elements of a key. */
+/* What a span is about: a range of a stream (batch = CW_TRACE_RANGE), or a request for batch number `batch`
+ * of a range, counted from the range's begin, or for elements of a key. */
 #define CW_TRACE_RANGE UINT64_MAX
 
 struct cw_traced {
@@ -28,5 +28,5 @@ struct cw_traced {
  * does nothing. */
 void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns,
                    uint64_t to_ns);
-/* Ends the file and frees t. CW_E_IO: not all could be written. */
+/* Ends the file and frees t. CW_E_IO: not everything could be written. */
 int cw_trace_close(struct cw_trace *t, struct cw_error *err) _must_check_;

@@ -1,4 +1,4 @@
-/* The last decision of each kind. */
+/* Keeps the last tuning record of each kind. */
 #include "base/tuned.h"
 
 #include <stdbool.h>

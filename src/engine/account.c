@@ -33,7 +33,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->values = values;
     uint64_t now = cw_now_ns();
     ret->run_ns = (now - r->started_ns) * r->options.threads;
-    /* where storage is the limit that never ends */
+    /* where storage is the limit, a wait that has not ended counts too */
     ret->cold_wall_ns += r->reads.n_blocks || r->read_in.n_pieces ? now - r->reads.since_ns : 0;
     ret->memory_peak = atomic_load(&r->memory.budget.peak);
     ret->threads = r->options.threads;
@@ -56,7 +56,8 @@ uint64_t cw_runner_now_ns(struct cw_runner *r)
     return CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->reads.busy_ns);
 }
 
-/* Adds sums of n operators or values, which are structs of uint64_t, to others, and sets them to 0. */
+/* Adds the counts in `from`, an array of structs of uint64_t with `bytes` bytes, to those in `to`, and sets
+ * them to 0. */
 static void sums_move(void *to, void *from, size_t bytes)
 {
     uint64_t *into = to, *more = from;

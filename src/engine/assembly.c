@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define COMPONENT_ALIGN 64 /* every component at a multiple of a cache line */
-/* Staged chunks of so many bytes come straight from the system. malloc would keep them when they are freed,
- * uncounted, for each thread; smaller ones it uses again. */
+#define COMPONENT_ALIGN 64 /* bytes: each component begins at a multiple of a cache line */
+/* Staged chunks of at least this many bytes are mapped directly from the system. malloc would keep freed
+ * chunks for each thread, uncounted by the budget. Smaller chunks come from malloc. */
 #define CHUNK_MAPPED ((size_t)256 << 10)
 #define CHUNK_HEAD CW_ALIGN_UP(sizeof(struct cw_staged_chunk), (size_t)64)
 
@@ -37,13 +37,14 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
             char text[160];
             cw_layout_deinit(l);
             return cw_error_set(
-                err, CW_E_PIPELINE, "a batch of %llu times %s (\"%s\") is too large for any memory",
+                err, CW_E_PIPELINE,
+                "a batch of %llu values of type %s (component \"%s\") is too large for any memory",
                 (unsigned long long)c->batch_size, cw_type_print(t, text), c->outputs[k].name);
         }
         l->offset[k] = l->slab_bytes;
         l->slab_bytes += CW_ALIGN_UP(total, COMPONENT_ALIGN);
     }
-    if (l->n_staged < l->n && l->slab_bytes == 0) /* elements of no bytes have a place too */
+    if (l->n_staged < l->n && l->slab_bytes == 0) /* elements of no bytes need an address, too */
         l->slab_bytes = COMPONENT_ALIGN;
     return 0;
 }
@@ -58,7 +59,7 @@ void cw_layout_deinit(struct cw_layout *l)
 size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity)
 {
     const struct cw_assembly *a = NULL;
-    size_t entries = 2 * l->compiled->n_buckets * sizeof(uint64_t); /* from, after */
+    size_t entries = 2 * l->compiled->n_buckets * sizeof(uint64_t); /* for `from` and `after` */
     return capacity * (sizeof(*a->ids) + sizeof(*a->present) + l->n_staged * sizeof(*a->staged)) + entries;
 }
 
@@ -94,7 +95,7 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
     return 0;
 }
 
-/* Stands for the error of a batch when there is no memory to keep it. Never written. */
+/* The error of a batch when there is no memory to keep its error. Never written. */
 static struct cw_error no_memory = {
     .status = CW_E_MEMORY,
     .message = "out of memory: the system gave none for the reason why a record failed"};
@@ -172,7 +173,7 @@ size_t cw_staged_bytes(const struct cw_tensor *value)
 int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret,
                         uint8_t **ret_data, struct cw_error *err)
 {
-    /* without the head: how many there are is a matter of chance */
+    /* without the head, since the number of chunks depends on timing */
     int r = cw_budget_take(budget, bytes, "elements that wait for their batch", err);
     if (r < 0)
         return r;
@@ -236,7 +237,7 @@ void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const str
     struct cw_tensor *t = staged_row(a, k, slot);
     *t = *value;
     t->data = *at;
-    if (value->size) { /* where all are empty there is no chunk, and *at is NULL */
+    if (value->size) { /* if all values are empty, there is no chunk, and *at is NULL */
         memcpy(*at, value->data, value->size);
         *at += cw_staged_bytes(value);
     }
@@ -260,7 +261,7 @@ int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uin
         dst->n_done++;
         dst->ids[slot] = src->ids[i];
         dst->present[slot] = src->present[i];
-        /* it is raised by the batch that the failed element would be in */
+        /* the error goes with the part that contains the failed element */
         if (src->error && !src->present[i] && !dst->error)
             cw_assembly_poison(dst, src->error, 0);
         for (unsigned k = 0; k < l->n && src->present[i]; k++) {
@@ -272,7 +273,7 @@ int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uin
     return 0;
 }
 
-/* Closes the holes that skipped records left. Returns the rows that are there. */
+/* Closes the holes that skipped records left. Returns the number of rows that remain. */
 static uint64_t compact(struct cw_assembly *a)
 {
     const struct cw_layout *l = a->layout;
@@ -302,7 +303,8 @@ static void print_dims(const struct cw_tensor *t, char buf[96])
     snprintf(buf + at, 96 - at, ")");
 }
 
-/* Common dims of a staged component: all equal, or with buckets the largest. */
+/* Sets the dims of a staged component: those of all rows, which must be equal, or with padding the
+ * largest. */
 static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c,
                        struct cw_error *err)
 {
@@ -342,7 +344,7 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
     return 0;
 }
 
-/* One row, padded to the dims of the batch (`dims`, ndim of them). */
+/* Copies one row, padded to the dims of the batch (`dims`, ndim of them). */
 static void copy_padded(uint8_t *to, const uint8_t *from, const int64_t *dims, const int64_t *have, int ndim,
                         size_t item, const uint8_t *pad)
 {
@@ -455,7 +457,7 @@ int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct 
         fill_staged(a, k, n, c, lengths);
         at += CW_ALIGN_UP(c->size, COMPONENT_ALIGN);
     }
-    free_chunks(a); /* the slab has a copy */
+    free_chunks(a); /* the slab has copies of the values */
     b->slabs[0] = CW_STEAL(a->slab);
     b->ids = CW_STEAL(a->ids);
     a->batch = b;

@@ -11,8 +11,8 @@
 
 #define COMPONENT_ALIGN 64 /* as in assembly.c */
 
-/* The key of a batch's draws: the operator's of this epoch, and a hash of what is in it; its number may not
- * be known where it is computed. */
+/* Sets the key of a batch's random draws: from the operator's key of this epoch, and a hash of the batch's
+ * content, because the number of the batch may not be known where it is computed. */
 static int batch_key(const struct cw_compiled *c, const struct cw_op *op, const struct cw_batch *b,
                      uint64_t seed, uint64_t epoch, uint64_t ret[2], struct cw_error *err)
 {
@@ -37,7 +37,7 @@ static size_t result_bytes(const struct cw_batch_op *o, const struct cw_batch_re
     return CW_MAX(bytes, 1);
 }
 
-/* A batch in `slab` from what the operator gave, with the records of `from`, which it replaces. */
+/* Makes a batch in `slab` from the operator's result, with the records of `from`, which it replaces. */
 static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result *result,
                       struct cw_batch *from, struct cw_slab *slab, struct cw_batch **ret,
                       struct cw_error *err)
@@ -74,7 +74,7 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
             uint64_t *lengths = (uint64_t *)(void *)at;
             uint64_t before = 0;
             for (uint32_t j = 0; j < b->n; j++) {
-                /* checked before, but in memory that the host can still write to */
+                /* checked before, but a host process can still write to this memory */
                 uint64_t end = __atomic_load_n(&result->offsets[k][j + 1], __ATOMIC_RELAXED);
                 end = CW_MIN(CW_MAX(end, before), t->size);
                 lengths[j] = end - before;
@@ -103,7 +103,7 @@ static void add_note(struct cw_assembly *a, const char *note)
     a->quarantined = q;
 }
 
-/* What an operator gave takes the place of a->batch. */
+/* Replaces a->batch by the result of an operator. */
 static int put_result(const struct cw_batch_op *o, struct cw_assembly *a,
                       const struct cw_batch_result *result, cw_slab_getter get, void *get_arg,
                       struct cw_error *err)
@@ -178,7 +178,7 @@ struct cw_batch_call {
     pthread_t thread;
     bool joined, counted;
     _Atomic bool over, unwanted;
-    /* the thread's, until it is over: */
+    /* used by the call's thread until the call is over: */
     uint64_t took_ns;
     int status;
     struct cw_error err;

@@ -1,33 +1,36 @@
 /*
- * Operators on whole batches (map_batches): run when a batch is complete. A call of one may take minutes: a
- * thread of a pool makes them one after the other (cw_batch_apply); a consumer, which has a deadline and may
- * be interrupted, has each made by a thread of its own, which belongs to the assembly, and waits for that in
- * its own way (cw_batch_call_*). It may go away meanwhile and find it again.
+ * Operators on whole batches (map_batches), which run when a batch is complete. A call may take minutes.
+ * There are two forms. cw_batch_apply makes the calls one after the other, in the calling thread, for threads
+ * of a pool. cw_batch_call_* makes each call on a thread of its own, which belongs to the assembly: for a
+ * consumer that has a deadline and may be interrupted. The consumer may stop waiting and find the same call
+ * later.
  */
 #pragma once
 #include "engine/assembly.h"
 #include "engine/profile.h"
 
-/* Memory for what an operator gives. CW_E_BUDGET: to be tried again. */
+/* Gets memory for the result of an operator. CW_E_BUDGET: try again later. */
 typedef int (*cw_slab_getter)(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err);
-/* Applies the operators that were not yet applied to a->batch; stopped(stop_arg) is asked now and then, and
- * ends it with CW_E_INTERRUPTED when it says so. CW_E_BUDGET, from `get`: to be tried again. Other errors are
- * the batch's. What it took is added to ops, by position in the pipeline. */
+/* Applies the operators that were not yet applied to a->batch. Operators call stopped(stop_arg) now and then,
+ * and end with CW_E_INTERRUPTED when it returns non-zero. CW_E_BUDGET, from `get`: try again later. Any other
+ * error becomes the error of the batch. Adds the time to ops, by position in the pipeline. */
 int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
                    struct cw_op_profile *ops, int (*stopped)(void *arg), void *stop_arg, cw_slab_getter get,
                    void *get_arg, struct cw_error *err) _must_check_;
 
-/* Begins to call the next operator that was not yet applied to a->batch: a->call, until cw_batch_call_end or
- * _drop. Once it is over, its thread says ended(arg), and touches nothing of `a` any more. */
+/* Begins a call of the next operator that was not yet applied to a->batch. a->call is this call until
+ * cw_batch_call_end or _drop. When the call is over, its thread calls ended(arg), and does not touch `a` any
+ * more. */
 int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
                         void (*ended)(void *arg), void *arg, struct cw_error *err) _must_check_;
 bool cw_batch_call_over(const struct cw_assembly *a);
-/* What a call that is over took is added to ops, as in cw_batch_apply but as call_ns; a second time nothing
- * is. */
+/* Adds the time of a call that is over to ops, as call_ns. A second time it adds nothing. */
 void cw_batch_call_count(struct cw_assembly *a, struct cw_op_profile *ops);
-/* What the call gave, which is over, is applied. An error of `get` leaves all as it is, to be tried again;
- * the operator's is the batch's. Holds nothing that `ended` waits for. */
+/* Applies the result of a call that is over. An error of `get` changes nothing, and the caller tries again;
+ * an error of the operator becomes the error of the batch. The caller must hold no lock that `ended` waits
+ * for. */
 int cw_batch_call_end(const struct cw_compiled *c, struct cw_assembly *a, cw_slab_getter get, void *get_arg,
                       struct cw_error *err) _must_check_;
-/* Cancels a call, if there is one, and waits for its thread. As above. */
+/* Cancels the call, if there is one, and waits for its thread. The caller must hold no lock that `ended`
+ * waits for. */
 void cw_batch_call_drop(struct cw_assembly *a);

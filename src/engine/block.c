@@ -4,7 +4,7 @@
 
 #include "engine/internal.h"
 
-/* Spare blocks: more than are in flight with the usual number of threads. */
+/* The most spare blocks that are kept: more than are in flight with the usual number of threads. */
 #define SPARE_MOST 64
 
 void cw_block_reset(const struct cw_runner *r, struct block *b)
@@ -15,7 +15,7 @@ void cw_block_reset(const struct cw_runner *r, struct block *b)
     b->waited = false;
 }
 
-/* Frees all that a block has but its arena. */
+/* Frees everything that a block has, except its arena. */
 static void block_clear(const struct cw_runner *r, struct block *b)
 {
     for (unsigned k = 0; k < r->compiled->n_limits; k++) {
@@ -86,7 +86,7 @@ struct block *cw_block_new(struct cw_runner *r)
 
 /* ---- stages ---- */
 
-/* Before slots are given out: which rows get one. */
+/* Before slots are given out: finds the rows that were not dropped, which need slots. */
 static int block_find_live(struct block *b, struct cw_error *err)
 {
     const struct cw_block *c = &b->exec.block;
@@ -104,7 +104,8 @@ static int block_find_live(struct block *b, struct cw_error *err)
     return 0;
 }
 
-/* In a second attempt flat_map must have made the same rows: what was decided about them stays. */
+/* In a second attempt, checks that flat_map made the same rows as in the first: what was decided about them
+ * stays. */
 static int block_check_shape(const struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     unsigned n_points = r->env.n_points;
@@ -117,8 +118,10 @@ static int block_check_shape(const struct cw_runner *r, struct block *b, struct 
     if (before && before != b->exec.shape)
         return cw_error_set(
             err, CW_E_DATA,
-            "flat_map: a function gave other elements for the same records when memory was short and it was "
-            "called again: expected the same ones; make it deterministic, or give more memory");
+            "flat_map: its function was called again for the same records, because memory was short, and "
+            "gave "
+            "other elements: expected the same elements; make the function deterministic, or allow more "
+            "memory");
     return 0;
 }
 

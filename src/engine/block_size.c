@@ -3,22 +3,23 @@
 #include "base/thread.h"
 #include "engine/internal.h"
 
-/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a
- * batch. */
+/* The time that a block should take: long compared with the cost of scheduling it (microseconds), short
+ * compared with a batch. */
 #define BLOCK_NS UINT64_C(500000)
-/* Where functions are called it has to be long against waking a host process and its answer (tenths of a
- * millisecond on some machines). */
+/* The time for blocks that call Python functions: long compared with waking a host process and getting its
+ * answer (tenths of a millisecond on some machines). */
 #define CALL_NS UINT64_C(8000000)
-/* A block's columns should stay in a core's cache; what goes to a host process and back leaves it anyway. */
+/* A block's columns should stay in a core's cache. The columns of a call may be larger: they leave the cache
+ * on the way to a host process anyway. */
 #define BLOCK_BYTES ((uint64_t)256 << 10)
 #define CALL_BYTES ((uint64_t)4 << 20)
 #define ROWS_MOST 4096
-/* Rows from the cache are only read, so that a block of them need not fit in a core's cache. */
+/* Rows from the element cache are only copied, so a block of them need not fit in a core's cache. */
 #define HITS_LEAST 8
-/* A change by this factor is recorded. */
+/* A change of the number of rows by this factor is recorded. */
 #define RECORD_FACTOR 2
 
-/* Bytes of columns of known size, and of the source, for a row. */
+/* Returns the bytes of a row: of its columns of fixed size, and of its record. */
 static uint64_t block_row_bytes(const struct cw_sequence *s, unsigned leaf)
 {
     const struct cw_program *g = &s->compiled->programs[leaf];
@@ -68,7 +69,7 @@ uint64_t cw_block_size(const struct cw_runner *r, unsigned leaf, bool hit)
     return CW_MIN(block_size_by_time(p), p->most);
 }
 
-/* Adds a tuning record, if the number of rows changed by much. */
+/* Adds a tuning record, if the number of rows changed by RECORD_FACTOR or more. */
 static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
 {
     struct block_size *rows = &r->block_sizes[2 * leaf + hit];
@@ -83,11 +84,14 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
                  {"row_bytes", (double)block_row_bytes(r->sequence, leaf)}},
         .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
-        .why =
-            time > rows->most ? "the columns of more would not stay in a core's cache"
-            : rows->aim_ns == CALL_NS
-                ? "so many take some milliseconds: long against waking a host process, short against a batch"
-                : "so many take about half a millisecond: long against scheduling, short against a batch",
+        .why = time > rows->most
+                   ? "a block has at most 4096 rows and 256 KiB of columns (4 MiB with Python functions)"
+               : rows->aim_ns == CALL_NS ? "this many rows take about 8 ms: long compared with a call of a "
+                                           "host process, short compared with "
+                                           "a batch"
+                                         : "this many rows take about 0.5 ms: long compared with scheduling "
+                                           "a block, short compared with a "
+                                           "batch",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -1,20 +1,23 @@
-/* How many rows a block has: as many as take about half a millisecond, while their columns stay in a core's
- * cache. Mutex held, but for cw_block_sizes_new. */
+/* Chooses how many rows a block has: a block should take about half a millisecond (8 ms with Python
+ * functions), and its columns should fit in a core's cache. The runner's mutex is held, except in
+ * cw_block_sizes_new. */
 #pragma once
 #include "base/error.h"
 
 struct cw_runner;
 
 struct block_size {
-    uint64_t aim_ns, most; /* a block takes about so long, and has no more rows; set once */
-    uint64_t ns;           /* mean time of a row, lately; 0: not known */
-    uint64_t recorded;     /* rows of a block, as the last tuning record says */
+    uint64_t aim_ns, most; /* target time of a block; rows of a block at most. Both are set once */
+    uint64_t ns;           /* running mean of the time of a row; 0: not known */
+    uint64_t recorded;     /* rows of a block in the last tuning record */
 };
 
+/* Allocates r->block_sizes, and sets their limits. cw_runner_free frees them. */
 int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err) _must_check_;
-/* Rows of the next block of a program that is computed, or read from the cache (hit). */
+/* Returns the rows of the next block of a program (leaf). hit: its rows are read from the cache, not
+ * computed. */
 uint64_t cw_block_size(const struct cw_runner *r, unsigned leaf, bool hit);
-/* Rows that a block of any program has at most. */
+/* Returns the rows that a block of any program has at most. */
 uint64_t cw_block_size_most(const struct cw_runner *r);
-/* A row of a block that is done took so long. */
+/* Adds a measured time per row, from a block that is done, to the mean. */
 void cw_block_size_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns);

@@ -11,36 +11,38 @@
 #include "engine/internal.h"
 #include "policy/cache_stats.h"
 
-/* A pace is what was measured in about so long, of threads and storage; sizes of rows are those of so many
- * positions. */
+/* A pace (recent costs) covers about WINDOW_NS of the time of threads and storage. Mean sizes of rows cover
+ * about WINDOW_ROWS positions. */
 #define WINDOW_NS 2e9
 #define WINDOW_ROWS 8192.0
-/* Positions before which nothing is concluded from a pace. */
+/* A pace with fewer positions than this is not used. */
 #define KNOWN_ROWS 16.0
 /* Probes take at most 1/64 of the time. The first probe of each variant is exempt. */
 #define PROBE_PART 64.0
-/* Blocks of a probe, in a row, so that storage meets the load that it would have. Of a store whose speed is
- * known, no more than that part of the time so far, but at least one for each read thread. */
+/* The most blocks of a probe. They are consecutive, so that storage meets the load that it would have. If the
+ * speed of reading is known, a probe takes at most 1/PROBE_PART of the time so far, but has a block for each
+ * read thread. */
 #define PROBE_BLOCKS STORE_DEPTH
-/* Positions of an epoch that are enough to know how much of it is cached; and how many of the last ones
- * count. */
+/* After KNOWN_LOOKS positions of an epoch it is known which share of the epoch is cached. The share is taken
+ * from about the last WINDOW_LOOKS positions. */
 #define KNOWN_LOOKS 256.0
 #define WINDOW_LOOKS 2048.0
-/* Storage that takes so many times as long as computing has a hitch or is gone, so the block is computed: but
- * no less than a busy disk may take, and no more than is felt. */
+/* A block is computed when storage takes more than PATIENCE times as long to give its rows as computing them
+ * takes, because storage then hangs or is gone. The wait is not shorter than a busy disk may need, and not so
+ * long that a user would notice it. */
 #define PATIENCE 32
 #define PATIENCE_LEAST_NS UINT64_C(100000000)
 #define PATIENCE_MOST_NS UINT64_C(1000000000)
-/* Of a byte that is read: copied, and summed up. Until it is measured. */
+/* ns to read a byte from memory: it is copied and summed up. Used until reading is measured. */
 #define COPY_NS 0.3
-/* What an earlier run measured counts as much as so long of this one. */
+/* Measurements of an earlier run count as much as this many ns of measurements of this run. */
 #define STORED_NS 2e8
-/* No measurement is longer, or larger, than this: a stored one that says so is rejected. */
+/* A stored measurement larger than this (ns or bytes) is rejected. */
 #define STORED_MOST 1e15
 
 /* ---- paces ---- */
 
-/* Time of a position, with all threads at it. */
+/* Returns the time per position when all threads work. */
 static double pace_row_ns(const struct cw_runner *r, const struct pace *p)
 {
     return fmax(p->ns / r->options.threads, p->cold_ns) / p->rows;
@@ -66,7 +68,7 @@ static void pace_add(struct pace *p, const struct cw_exec *x, uint64_t spent_ns,
 
 /* ---- what earlier runs measured, and what this one leaves to later ones ---- */
 
-/* Reads n numbers of a list; false: they are missing or make no sense. */
+/* Reads n numbers of a list. False: they are missing or not plausible. */
 static bool stored_numbers(const json_t *profile, const char *key, double *ret, size_t n)
 {
     const json_t *list = json_object_get(profile, key);
@@ -110,8 +112,8 @@ static void store_pace(json_t *profile, const char *key, const struct pace *p)
             json_pack("[f, f, f]", p->ns / p->rows, p->cold_ns / p->rows, p->prefix_ns / p->rows));
 }
 
-/* Stores what was measured of a variant beside its sets. Sets whose key changes with the epoch store nothing.
- */
+/* Stores the measurements of a variant with its cache set. If the key of the set changes with the epoch,
+ * nothing is stored. */
 static void variant_store(const struct cache_variant *none, const struct cache_variant *v,
                           struct cw_cached *to)
 {
@@ -128,7 +130,7 @@ static void variant_store(const struct cache_variant *none, const struct cache_v
 
 /* ---- variants ---- */
 
-/* The cache point of a number, if a program has it and it can be used. */
+/* Returns the cache point with this number, if a program has it and it can be used. */
 static const struct cw_cache_point *program_cache_point(const struct cw_program *g, int64_t number)
 {
     const struct cw_cache_point *m = cw_cache_point_choose(g, number);
@@ -143,8 +145,8 @@ static bool cache_point_is_usable(const struct cw_compiled *c, int64_t number)
     return false;
 }
 
-/* Adds the variant of a cache point. Programs without that cache point use the one that they would use by
- * themselves. */
+/* Adds the variant of a cache point. A program without that cache point uses the one that it would use by
+ * default. */
 static int variant_add(struct cw_runner *r, int64_t number, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
@@ -169,7 +171,7 @@ static int variant_add(struct cw_runner *r, int64_t number, struct cw_error *err
     return status;
 }
 
-/* The index of the variant to begin with. */
+/* Returns the index of the variant to begin with. */
 static unsigned variant_first(const struct cw_runner *r)
 {
     int64_t wanted = r->options.cache_point;
@@ -182,7 +184,7 @@ static unsigned variant_first(const struct cw_runner *r)
     return 0;
 }
 
-/* The first program's cache point; NULL: no program uses one. */
+/* Returns the first cache point that a program uses; NULL: no program uses one. */
 static struct cw_cached *variant_cached(const struct cw_runner *r, const struct cache_variant *v)
 {
     for (unsigned i = 0; i < r->compiled->n_programs; i++)
@@ -241,7 +243,7 @@ void cw_cache_stats_free(struct cw_runner *r)
 
 /* ---- which variant a block runs under ---- */
 
-/* Whether reading under a variant takes longer than computing. */
+/* Returns whether reading rows under a variant takes longer than computing them. */
 static bool variant_is_slow(const struct cw_runner *r, const struct cache_variant *v)
 {
     const struct pace *none = &r->cache.variants[0].computed,
@@ -249,21 +251,21 @@ static bool variant_is_slow(const struct cw_runner *r, const struct cache_varian
     return cw_cache_is_slow(v->hit.rows, pace_row_ns(r, &v->hit), computed->rows, pace_row_ns(r, computed));
 }
 
-/* Whether storage has as much to read as it can do at a time; while little is known of it, as many blocks as
- * there are read threads. More would only wait, and threads have nothing to do. */
+/* Returns whether storage has as many blocks to read as it can work on; while its speed is not known, a block
+ * for each read thread. More blocks would only wait, while compute threads have nothing to do. */
 static bool variant_is_behind(const struct cw_runner *r, const struct cache_variant *v)
 {
     return r->reads.n_fetching >= (v->hit.rows >= KNOWN_ROWS ? STORE_DEPTH : STORE_THREADS);
 }
 
-/* Nothing is known yet of a variant, or of reading under it. */
+/* Returns whether a variant, or reading under it, has not been measured yet. */
 static bool variant_is_new(const struct cache_variant *v)
 {
     return !v->probed || (!v->probed_reading && !(v->hit.rows > 0) && v->found >= KNOWN_ROWS);
 }
 
-/* The next variant that a probe would measure something new of; the one in use only where it is not read any
- * more. fresh: only one that nothing is known of. */
+/* Finds the next variant for a probe. The variant in use is probed only when it is slow, because it is not
+ * read then. fresh: only variants that were not measured yet. */
 static bool probe_next(const struct cw_runner *r, unsigned in_use, bool fresh, unsigned *ret)
 {
     for (unsigned i = 1; i <= r->cache.n; i++) {
@@ -279,7 +281,7 @@ static bool probe_next(const struct cw_runner *r, unsigned in_use, bool fresh, u
 
 static unsigned probe_blocks(const struct cw_runner *r, const struct cache_variant *v)
 {
-    /* blocks of what is slow have one row */
+    /* a block of a slow variant has one row, so the time of a row is that of a block */
     double ns = v->hit.rows > 0 ? (v->hit.ns + v->hit.cold_ns) / v->hit.rows : 0;
     return ns > 0 ? (unsigned)fmin(fmax(r->cache.spent_ns / PROBE_PART / ns, STORE_THREADS), PROBE_BLOCKS)
                   : PROBE_BLOCKS;
@@ -289,7 +291,7 @@ static void probe_begin(struct cw_runner *r, unsigned in_use)
 {
     struct cw_cache_variants *stats = &r->cache;
     unsigned k;
-    if (stats->n_probes > 0) /* the results of the last one are not known yet */
+    if (stats->n_probes > 0) /* the results of the last probe are not known yet */
         return;
     if (!probe_next(r, in_use, true, &k) &&
         (stats->probe_ns * PROBE_PART > stats->spent_ns || !probe_next(r, in_use, false, &k)))
@@ -305,7 +307,7 @@ static void probe_begin(struct cw_runner *r, unsigned in_use)
 uint64_t cw_cache_stats_patience(const struct cw_runner *r, const struct block *b)
 {
     uint64_t row_ns = r->block_sizes[2 * b->exec.program->leaf].ns;
-    if (cw_cost_modelled()) /* what a read takes is stated */
+    if (cw_cost_modelled()) /* with modelled costs the time of a read is fixed */
         return CW_CACHE_FOREVER;
     return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->exec.n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS)
                   : PATIENCE_MOST_NS;
@@ -316,7 +318,8 @@ void cw_cache_stats_choose(struct cw_runner *r, struct block *b, const struct pi
     struct cw_cache_variants *stats = &r->cache;
     const struct cache_variant *v = &stats->variants[p->variant];
     bool probes = r->options.adaptive && !r->memory.low_rows;
-    /* with low memory, the memory that it takes to compute the rows, whatever there is to be read */
+    /* in low-memory mode all rows are computed, so that the memory in use does not depend on what the cache
+     * has */
     b->variant = r->memory.low_rows ? 0 : p->variant;
     if (cw_mutated("cache_point") && !r->memory.low_rows)
         b->variant = (unsigned)(b->range->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % stats->n;
@@ -328,7 +331,7 @@ void cw_cache_stats_choose(struct cw_runner *r, struct block *b, const struct pi
         b->probe = true;
         b->variant = stats->probing;
     } else if (probes && p->variant && (variant_is_slow(r, v) || variant_is_behind(r, v))) {
-        /* rows that the cache has are not to be kept again either: as if there were no cache point */
+        /* if the cache has the rows, they run without a cache point, so that they are not written again */
         bool kept = p->kept && p->kept[p->carved];
         b->exec.cache.use = kept ? CW_CACHE_USE_NONE : CW_CACHE_USE_KEEP;
         b->variant = kept ? 0 : p->variant;
@@ -338,19 +341,19 @@ void cw_cache_stats_choose(struct cw_runner *r, struct block *b, const struct pi
 
 /* ---- measuring ---- */
 
-/* What was read, or computed; or, where it was waited for in vain, took at least so long to read, and was
- * then computed. */
+/* Adds the costs of a block to those of reading or of computing. If the block waited for storage in vain and
+ * was then computed, the wait counts as reading. */
 static void variant_measured(struct cache_variant *v, const struct block *b)
 {
-    /* of storage, as far as it was this block that it was for */
+    /* the part of the storage's time that was spent on this block */
     uint64_t late_ns = CW_MIN(b->exec.cache.late_ns, b->cold_ns);
     if (late_ns)
         pace_add(&v->hit, &b->exec, 0, late_ns);
     pace_add(b->exec.cache.hit ? &v->hit : &v->computed, &b->exec, b->spent_ns, b->cold_ns - late_ns);
 }
 
-/* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that
- * reading does not pay. */
+/* Drops measurements from before a probe: all of them, or, for a variant in use, all but enough to know that
+ * reading is too slow. */
 static void pace_forget(struct pace *p, bool in_use)
 {
     double keep = in_use ? KNOWN_ROWS : 0;
@@ -370,7 +373,8 @@ void cw_cache_stats_measured(struct cw_runner *r, const struct block *b)
     stats->spent_ns += spent_ns;
     stats->probe_ns += b->probe ? spent_ns : 0;
     stats->busy_ns += b->spent_ns;
-    if (cache->use == CW_CACHE_USE_NONE) /* the rows were known to be there, and not to be read */
+    /* the cache has the rows, but they were computed because reading is slow */
+    if (cache->use == CW_CACHE_USE_NONE)
         cw_cache_variant_looked(&stats->variants[b->piece->variant], epoch, n, n);
     else if (cache->n_looked)
         cw_cache_variant_looked(v, epoch, cache->n_looked, cache->n_found);
@@ -381,7 +385,7 @@ void cw_cache_stats_measured(struct cw_runner *r, const struct block *b)
         v->content_bytes /= 2;
     }
     v->n_kept += epoch == v->epoch ? cache->n_kept : 0;
-    if (b->exec.plain) /* a sample takes longer */
+    if (b->exec.plain) /* a sample runs unfused, which takes longer */
         return;
     if (b->probe && v->stale) {
         v->stale = false;
@@ -421,7 +425,7 @@ static double per_row(double sum, double rows)
     return rows > 0 ? sum / rows : 0;
 }
 
-/* A variant's number as in Prepare. */
+/* Returns the number of a variant as in Prepare. */
 static int32_t variant_code(const struct cache_variant *v)
 {
     return v->number == CW_CACHE_POINT_NONE ? -1 : v->number < 0 ? 0 : (int32_t)v->number + 1;
@@ -433,7 +437,8 @@ static void variant_stats(const struct cw_runner *r, const struct cache_variant 
     const struct cw_op *op = cw_cached_cache_point(variant_cached(r, v));
     const struct pace *hit = &v->hit, *computed = &v->computed;
     double bytes = per_row(v->content_bytes, v->content_rows), read_ns = per_row(hit->ns, hit->rows);
-    if (op && !(hit->rows > 0) && computed->rows > 0) /* what computing leaves out, and a copy */
+    /* not measured: estimated as computing without the operators before the cache point, plus a copy */
+    if (op && !(hit->rows > 0) && computed->rows > 0)
         read_ns = per_row(computed->ns - computed->prefix_ns, computed->rows) + bytes * COPY_NS;
     *ret = (struct cw_cache_variant_stats){
         .cache_point = variant_code(v),

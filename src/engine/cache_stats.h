@@ -1,8 +1,9 @@
 /*
- * Cache statistics: the variants (no cache point, or a certain one), what each takes as measured, and which
- * one a block runs under. With options.adaptive at most 1/64 of the time goes to probes of variants that are
- * not in use, so that it is known what they would give when conditions change. What takes longer to read than
- * to compute is computed, as is what storage is too far behind to read.
+ * Cache statistics. A variant is a way to run the pipeline: without a cache point, or with a certain one.
+ * This file measures what each variant takes and chooses the variant of each block. With options.adaptive, at
+ * most 1/64 of the time goes to probes: blocks that run under a variant that is not in use, so that its speed
+ * stays known when conditions change. Rows that take longer to read than to compute are computed, and so are
+ * rows whose storage is too busy.
  */
 #pragma once
 #include "engine/runner.h"
@@ -11,52 +12,59 @@
 struct block;
 struct piece;
 
-/* What positions took lately: sums, halved now and then. */
+/* Recent costs of positions: sums, which are halved now and then, so that older costs count less. */
 struct pace {
-    double rows, ns;  /* of compute threads */
-    double cold_ns;   /* of storage, for all reads together: time during which read threads were at it */
-    double prefix_ns; /* of ns, up to the cache point */
+    double rows, ns;  /* rows, and the time of compute threads for them */
+    double cold_ns;   /* time of storage for all reads together: while at least one read thread was reading */
+    double prefix_ns; /* part of ns that was spent before the cache point */
 };
 
-/* Guarded by the runner's mutex, but for the first two, which are immutable. */
+/* The runner's mutex guards all but the first two fields, which are immutable. */
 struct cache_variant {
-    int64_t number;                   /* of the cache point, CW_CACHE_POINT_AUTO or CW_CACHE_POINT_NONE */
+    /* number of the cache point, CW_CACHE_POINT_AUTO or CW_CACHE_POINT_NONE */
+    int64_t number;
     struct cw_exec_variant *programs; /* by leaf */
     struct pace computed, hit;
     double content_rows, content_bytes;
-    uint64_t epoch;       /* that is planned: */
-    double looked, found; /* positions of it, lately, and those that the cache has */
-    uint64_t n_kept;      /* of it, written to the cache */
-    double found_before;  /* part of the epoch before it; negative: not known */
-    /* probed_reading: since there was something to read; stored: by an earlier run */
+    uint64_t epoch;       /* the epoch that is being planned; the next three are about it */
+    double looked, found; /* positions that were looked up recently, and those of them that the cache has */
+    uint64_t n_kept;      /* positions written to the cache */
+    /* share of the previous epoch's positions that the cache had, 0 to 1; negative: not known */
+    double found_before;
+    /* probed: a probe has run; probed_reading: a probe has run since the cache has something to read; stored:
+     * measured by an earlier run */
     bool probed, probed_reading, stored;
-    bool stale; /* a probe begins: what was measured before is forgotten, once there is something new */
+    bool stale; /* a probe begins: earlier measurements are dropped as soon as there is a new one */
 };
 
 struct cw_cache_variants {
-    struct cache_variant *variants; /* the first uses no cache point */
+    struct cache_variant *variants; /* variant 0 uses no cache point */
     unsigned n;
-    atomic_uint in_use;        /* for pieces that are planned from now on */
+    atomic_uint in_use;        /* the variant of pieces that are planned from now on */
     unsigned probing;          /* the variant of the last probe */
     unsigned probe_left;       /* blocks of the probe that are still to be carved */
-    unsigned n_probes;         /* its blocks that are carved, and not done */
-    double probe_ns, spent_ns; /* of compute threads and storage: by probes, and by all blocks */
-    uint64_t busy_ns;          /* of compute threads, by blocks that are done */
-    uint64_t n_done, n_cached; /* positions of these blocks; of these, read from the cache */
+    unsigned n_probes;         /* the probe's blocks that are carved and not done */
+    double probe_ns, spent_ns; /* time of compute threads and storage: for probes, and for all blocks */
+    uint64_t busy_ns;          /* time of compute threads for blocks that are done */
+    /* positions of the blocks that are done; positions among them that were read from the cache */
+    uint64_t n_done, n_cached;
 };
 
+/* Makes the variants, and reads the measurements of earlier runs. Before threads start. */
 int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err) _must_check_;
-/* Stores what was measured, for later runs. */
+/* Stores the measurements for later runs, and frees everything. */
 void cw_cache_stats_free(struct cw_runner *r);
 
-/* Decides what block b, which begins at the first position of p that is not carved, does about the cache.
- * Mutex held, like the next three. */
+/* Chooses the variant of block b, and whether it uses the cache. The block begins at the first position of p
+ * that is not carved. Mutex held, also for the next three. */
 void cw_cache_stats_choose(struct cw_runner *r, struct block *b, const struct piece *p);
-/* Returns how long it is worth waiting for what the cache has of a block. */
+/* Returns how long, in ns, it is worth waiting for the block's rows from the cache. */
 uint64_t cw_cache_stats_patience(const struct cw_runner *r, const struct block *b);
-/* Counts what a block took that is done. */
+/* Adds the costs of a block that is done. */
 void cw_cache_stats_measured(struct cw_runner *r, const struct block *b);
-/* Counts positions of an epoch that were looked up under a variant, and those that were found. */
+/* Counts positions of an epoch that were looked up in the cache under a variant, and those that were
+ * found. */
 void cw_cache_variant_looked(struct cache_variant *v, uint64_t epoch, uint64_t looked, uint64_t found);
-/* Takes over what earlier runs measured of v, and of no cache point, from JSON; NULL: nothing. */
+/* Sets the costs that earlier runs measured, for v and for running without a cache point (none), from JSON.
+ * text NULL: does nothing. */
 void cw_cache_variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text);

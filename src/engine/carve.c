@@ -2,11 +2,11 @@
 
 #include "engine/internal.h"
 
-/* Enough to keep a thread busy while some blocks wait for their turn. */
+/* Blocks in flight for each thread: enough to keep it busy while some blocks wait for their turn. */
 #define BLOCKS_PER_THREAD 4
-/* The part of the budget that bytes of sources may take that are being read, or wait for it. */
+/* The part of the budget for source bytes of blocks that are being read, or wait for a read. */
 #define READ_SHARE(memory) ((memory) / 8)
-/* Pieces that are planned: the one that blocks are carved from, and one beyond. */
+/* Pieces planned at a time: the piece that blocks are carved from, and the next one. */
 #define PIECES_PLANNED 2
 
 /* ---- pieces ---- */
@@ -22,7 +22,7 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
     }
     uint64_t size = r->sequence->piece_size;
     p->plan.begin = s->position;
-    /* what a stream gives is permuted by whole windows */
+    /* a shuffle permutes a stream by whole windows, so the piece begins where its window begins */
     if (r->sequence->stream_salt && s->position == s->entry.position)
         p->plan.begin = s->position / size * size;
     p->plan.n = CW_MIN(size - p->plan.begin % size, s->end - p->plan.begin);
@@ -34,7 +34,8 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
     return p;
 }
 
-/* A plan was refused memory, and something else will give some back: it is not tried now. */
+/* Returns whether planning has to wait: a plan was refused memory, and running work or the consumer will give
+ * some back. */
 static bool carve_plan_waits(const struct cw_runner *r, unsigned n_planned)
 {
     return r->memory.plan_short && (n_planned > 0 || r->sched.n_blocks > 0 || r->sched.n_running > 0 ||
@@ -56,7 +57,7 @@ struct piece *cw_carve_piece(struct cw_runner *r, struct cw_range **ret_range)
                 return NULL;
             if (!p)
                 break;
-            if (p->carved == p->plan.n) /* used up, or nothing of it is wanted */
+            if (p->carved == p->plan.n) /* completely carved, or not needed */
                 continue;
             if (!p->planned && !p->read_in) {
                 *ret_range = s;
@@ -70,14 +71,15 @@ struct piece *cw_carve_piece(struct cw_runner *r, struct cw_range **ret_range)
 
 /* ---- blocks ---- */
 
-/* Blocks that may be in flight while nothing is read. */
+/* Returns how many blocks may be in flight while nothing is read. */
 static unsigned carve_blocks_most(const struct cw_runner *r)
 {
     return r->options.threads * BLOCKS_PER_THREAD;
 }
 
-/* No more blocks may be in flight now. Bytes being read are bounded: storage's queue stays full, and no more
- * memory waits for compute threads. */
+/* Returns whether no more blocks may be in flight now. While blocks are read, more are allowed, so that
+ * storage always has reads to do; the bytes being read are bounded, so that not too much memory waits for
+ * compute threads. */
 static bool carve_is_full(const struct cw_runner *r)
 {
     if (r->sched.n_blocks < carve_blocks_most(r))
@@ -94,14 +96,14 @@ void cw_carve_record(struct cw_runner *r)
         .seen = {{"threads", r->options.threads}, {"reads_wait", r->reads.cold}},
         .others = {{"computing", computing}, {"computing_and_reading", computing + READ_DEPTH}},
         .chosen = computing + (r->reads.cold ? READ_DEPTH : 0),
-        .why = r->reads.cold ? "files are not in memory, and storage reads quickest with many reads in flight"
-                             : "some wait for their turn while each thread has one",
+        .why = r->reads.cold ? "files are not in memory, and storage is fastest with many reads in flight"
+                             : "four blocks for each thread: one runs while others wait for their turn",
     };
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* The number of rows from position `at` of a piece that make block b. The rows are of one source, of one pass
- * where limits count passes, and take about the time that a block should take. */
+/* Returns how many rows from position `at` of a piece make block b. The rows are of one source, and of one
+ * pass where limits count passes, and take about the time that a block should take. */
 static uint64_t carve_rows(const struct cw_runner *r, const struct block *b, const struct piece *p,
                            uint64_t at)
 {
@@ -123,7 +125,7 @@ static uint64_t carve_rows(const struct cw_runner *r, const struct block *b, con
     return n;
 }
 
-/* The same in whole groups, where an operator takes groups of positions together. */
+/* As carve_rows, rounded to whole groups if an operator takes groups of positions together (pack). */
 static uint64_t carve_groups(const struct cw_runner *r, const struct block *b, const struct piece *p,
                              uint64_t at)
 {
@@ -131,8 +133,8 @@ static uint64_t carve_groups(const struct cw_runner *r, const struct block *b, c
     return group ? CW_MIN(CW_MAX(n / group * group, group), p->plan.n - at) : n;
 }
 
-/* The next batch of a counted pipeline. 1: no batch can be had now. The block that is carved is counted in
- * sched.n_blocks. */
+/* Takes a new batch of a counted pipeline. 1: none can be had now. The block that is being carved is already
+ * counted in sched.n_blocks. */
 static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret,
                        struct cw_error *err)
 {
@@ -140,9 +142,9 @@ static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assemb
     if (status != CW_E_BUDGET)
         return status;
     if (r->sched.n_blocks > 1 || r->sched.n_running ||
-        cw_memory_may_be_released(r)) /* then s need not be the first range */
+        cw_memory_may_be_released(r)) /* s may be a later range in this case */
         return 1;
-    cw_memory_evict(r); /* no block or batch will give memory back */
+    cw_memory_evict(r); /* no block or batch will give memory back by itself */
     while ((status = cw_memory_take_assembly(r, s, 0, ret, err)) == CW_E_BUDGET && cw_memory_reclaim(r, s))
         ;
     if (status != CW_E_BUDGET || (!r->memory.low_rows && cw_low_memory_begin(r)))
@@ -152,7 +154,8 @@ static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assemb
 }
 
 /* Gives a block of a counted pipeline its slots, which follow from its position. Where a range begins or ends
- * inside a batch, its rows of that batch are a batch of their own, a part. 1: no batch can be had now. */
+ * inside a batch, the range's rows of that batch form a part, in a batch of their own. 1: no batch can be had
+ * now. */
 static int carve_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n, struct block *b)
 {
     uint64_t size = r->compiled->batch_size, at = p->plan.begin + p->carved,
@@ -202,8 +205,8 @@ static void carve_fill(const struct cw_runner *r, struct block *b, struct piece 
 
 struct block *cw_carve_block(struct cw_runner *r)
 {
-    /* All blocks in flight may be later ranges', and wait for batches that only progress of the first range
-     * sets free. So the first range may have one block beyond the limit. */
+    /* All blocks in flight may belong to later ranges, and wait for batches that are freed only when the
+     * first range advances. So the first range may have one block beyond the limit. */
     bool full = carve_is_full(r), first_has_none = r->ranges && r->ranges->n_blocks == 0;
     if ((full && !first_has_none) || r->sched.starved || r->memory.consumer_short || r->sched.fatal.status ||
         (r->memory.low_rows && cw_low_memory_waits(r)))

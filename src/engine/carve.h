@@ -1,11 +1,11 @@
-/* Cuts ranges into pieces, and pieces into blocks, with batches for their rows where these follow from
- * positions. Mutex held. */
+/* Cuts ranges into pieces and pieces into blocks. In counted pipelines it also gives blocks their batches and
+ * slots, which follow from positions. Mutex held. */
 #pragma once
 #include "engine/block.h"
 
-/* The next piece to plan, of *ret_range; NULL: none now. */
+/* Returns the next piece to plan, and sets *ret_range to its range; NULL: there is none now. */
 struct piece *cw_carve_piece(struct cw_runner *r, struct cw_range **ret_range);
-/* The next block; NULL: none now. */
+/* Returns the next block; NULL: there is none now. */
 struct block *cw_carve_block(struct cw_runner *r);
-/* Adds a tuning record: how many blocks may be in flight. */
+/* Adds a tuning record about the number of blocks that may be in flight. */
 void cw_carve_record(struct cw_runner *r);

@@ -1,3 +1,4 @@
+/* The compute threads: choose what runs next, run blocks and plans, and handle those that get no memory. */
 #include "engine/compute.h"
 
 #include "base/cost_clock.h"
@@ -11,12 +12,12 @@
 #include "engine/range_rows.h"
 #include "engine/slots.h"
 
-/* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as
- * long again that way, so more of them would be felt. The first one comes early, for the sake of short
- * epochs. */
+/* One block in 256 runs unfused, to measure how the time of fused operators divides. Unfused, a photograph
+ * takes half as long again, so more such blocks would slow the run noticeably. The first sample comes early,
+ * because epochs may be short. */
 #define SAMPLE_EVERY 256
 #define SAMPLE_FIRST 31
-/* With `detail` more is to be known, and that may take more. */
+/* With `detail` samples are more frequent, because more is to be measured. */
 #define SAMPLE_DETAIL 32
 #define SAMPLE_DETAIL_FIRST 3
 
@@ -41,13 +42,13 @@ static int batch_finish(struct cw_runner *r, struct compute_thread *t, struct cw
                           &r->memory.slabs, err);
 }
 
-/* Finishes the batches that a block completed: bytes of varying size need memory and work, so the mutex is
- * released meanwhile. */
+/* Finishes the batches that a block completed. The mutex is released meanwhile, because bytes of varying size
+ * need memory and work. */
 static void block_finish_batches(struct cw_runner *r, struct compute_thread *t, struct block *b)
 {
     bool any = false;
     for (unsigned i = 0; i < b->n_segments; i++) {
-        /* claim them all first: what is not claimed may be gone once the mutex was released */
+        /* mark all of them first: a batch that is not marked may be gone once the mutex was released */
         struct cw_assembly *a = b->segments[i].assembly;
         bool complete = cw_assembly_complete(a);
         b->segments[i].completed = complete && !a->error && !a->finishing && !a->batch && !a->part &&
@@ -64,7 +65,8 @@ static void block_finish_batches(struct cw_runner *r, struct compute_thread *t, 
         int status = batch_finish(r, t, b->range, a, &err);
         pthread_mutex_lock(&r->sched.mutex);
         a->finishing = false;
-        if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */
+        /* after CW_E_BUDGET the consumer finishes the batch when there is memory */
+        if (status < 0 && status != CW_E_BUDGET)
             cw_assembly_poison(a, &err, UINT64_MAX);
     }
     if (any) {
@@ -73,21 +75,20 @@ static void block_finish_batches(struct cw_runner *r, struct compute_thread *t, 
     }
 }
 
-/* Whether what a thread does for a range is of no use any more. */
+/* Returns whether the work of a thread for a range is not needed any more. */
 static bool range_is_over(const struct cw_runner *r, const struct cw_range *s)
 {
     return r->sched.stop || s->closed;
 }
 
-/* What becomes of a block that a thread has run. */
+/* What happens to a block after a thread has run it. */
 enum block_fate {
-    BLOCK_RUNS_ON, /* to its next point */
-    BLOCK_LEFT,    /* it is parked, or read */
-    BLOCK_ENDED,   /* it is done, or gave up */
+    BLOCK_RUNS_ON, /* it runs on, to its next point */
+    BLOCK_LEFT,    /* it is parked, or is being read */
+    BLOCK_ENDED,   /* it is done, or ended with an error */
 };
 
-/* Runs a block to its next point. The mutex is released meanwhile. Fills in *ret_status where the block
- * ended. */
+/* Runs a block to its next point. The mutex is released meanwhile. Sets *ret_status if the block ended. */
 static enum block_fate block_run_stage(struct cw_runner *r, struct compute_thread *t, struct block *b,
                                        int *ret_status, struct cw_error *err)
 {
@@ -132,7 +133,7 @@ static enum block_fate block_run_stage(struct cw_runner *r, struct compute_threa
     return BLOCK_RUNS_ON;
 }
 
-/* Takes a block past its point, where its turn has come. As block_run_stage. */
+/* Takes a block past its point, after its turn has come. Returns as block_run_stage does. */
 static enum block_fate block_pass(struct cw_runner *r, struct block *b, int *ret_status, struct cw_error *err)
 {
     struct cw_range *s = b->range;
@@ -153,7 +154,7 @@ static enum block_fate block_pass(struct cw_runner *r, struct block *b, int *ret
     return BLOCK_RUNS_ON;
 }
 
-/* Takes the block as far as it goes. Called and left with the mutex held. */
+/* Runs the block until it ends or has to wait. The mutex is held before and after. */
 static void block_advance(struct cw_runner *r, struct compute_thread *t, struct block *b)
 {
     struct cw_range *s = b->range;
@@ -164,7 +165,7 @@ static void block_advance(struct cw_runner *r, struct compute_thread *t, struct 
     r->sched.settled = false;
     r->sched.n_running++;
     while (fate == BLOCK_RUNS_ON && !range_is_over(r, s)) {
-        bool turn = b->waited; /* its turn has come */
+        bool turn = b->waited; /* it was parked, and its turn has come */
         b->waited = false;
         if (!turn)
             fate = block_run_stage(r, t, b, &status, &err);
@@ -206,8 +207,8 @@ static void block_run_first(struct cw_runner *r, struct compute_thread *t, struc
     block_run(r, t, b);
 }
 
-/* A block of one element that is alone with its batch does not fit: that ends the run. False: something was
- * released meanwhile. Mutex held, but released meanwhile. */
+/* Ends the run, because a block of one element that runs alone does not fit in memory with its batch. False:
+ * something was released meanwhile. Mutex held, but released meanwhile. */
 static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
@@ -218,7 +219,7 @@ static bool block_lacks(struct cw_runner *r, const struct block *b)
     return status < 0;
 }
 
-/* Block seq of a range has its turn, and there is no batch for it until one is released. */
+/* Returns whether block seq of a range has its turn but waits for a batch to be released. */
 static bool range_waits_for_batch(const struct cw_range *s, uint64_t seq)
 {
     for (const struct block *b = s->parked; b; b = b->next)
@@ -227,25 +228,25 @@ static bool range_waits_for_batch(const struct cw_range *s, uint64_t seq)
     return false;
 }
 
-/* Nothing runs and blocks lack memory: the earliest one gets all there is, if need be the memory of later
- * ranges. */
+/* Runs the earliest starved block alone, with all free memory, and if necessary with the memory of later
+ * ranges. No other block may run. */
 static void starved_run(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_memory *m = &r->memory;
     bool stuck;
     m->starved = STARVED_ALONE;
     for (;;) {
-        cw_memory_evict(r); /* an earlier block may give way just now */
+        cw_memory_evict(r); /* an earlier block may have become evictable */
         struct block *b = CW_POP(r->sched.starved);
         const struct cw_range *s = b->range;
         uint64_t seq = b->seq;
         block_run(r, t, b);
         b = r->sched.starved;
-        if (!b || b->range != s || b->seq != seq) { /* it was enough */
-            stuck = range_waits_for_batch(s, seq); /* then others would but take turns at having too little */
+        if (!b || b->range != s || b->seq != seq) { /* the memory was enough */
+            stuck = range_waits_for_batch(s, seq);  /* then other blocks would only starve in turn */
             break;
         }
-        /* slabs: the consumer released some meanwhile */
+        /* the consumer may have released slabs meanwhile */
         if (cw_slab_trim(&m->slabs) > 0 || cw_memory_reclaim(r, s))
             continue;
         stuck = cw_memory_may_be_released(r) || r->sched.fatal.status ||
@@ -260,8 +261,8 @@ static void starved_run(struct cw_runner *r, struct compute_thread *t)
 
 /* ---- plans ---- */
 
-/* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released
- * meanwhile. */
+/* Handles a piece whose plan gets no memory although nothing else is under way: enters low-memory mode, or
+ * halves the piece, or ends the run. Mutex held, but released meanwhile. */
 static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     const struct cw_place at = cw_range_place(s, p->plan.begin);
@@ -272,7 +273,7 @@ static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
         r->sched.fatal = err;
 }
 
-/* There was no memory for the plan of a piece. */
+/* Handles a plan that was refused memory. */
 static void plan_was_refused(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     bool others = r->sched.n_blocks || r->sched.n_running || r->read_in.n_pieces || !r->memory.plan_short;
@@ -285,10 +286,10 @@ static void plan_was_refused(struct cw_runner *r, struct cw_range *s, struct pie
     }
 }
 
-/* A stream failed at the begin of piece p: the range ends there. */
+/* Ends a range at the begin of piece p, where its stream failed. */
 static void plan_end_stream(struct cw_range *s, struct piece *p, const struct cw_error *err)
 {
-    if (s->state == RANGE_OPEN) /* else a full `take` ended the epoch before it */
+    if (s->state == RANGE_OPEN) /* otherwise a full `take` ended the epoch before the failure */
         *s->failed = *err;
     p->planned = true;
     p->plan.n = p->carved = 0;
@@ -308,7 +309,7 @@ static void piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_
     struct read_in *in = status >= 0 ? cw_read_in_new(r, p) : NULL;
     pthread_mutex_lock(&r->sched.mutex);
     if (status < 0)
-        cw_piece_unplan(p); /* others look whether it is planned */
+        cw_piece_unplan(p); /* before other threads can see the piece again */
     cw_sched_leave(r, &r->sched.n_running);
     cw_account_add(r, t);
     r->sched.planning = false;
@@ -337,15 +338,16 @@ static void piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_
 
 /* ---- what runs next ---- */
 
-/* Nothing is under way, and the consumer waits for a batch: the wait would not end. Mutex held, by a thread
- * that found nothing to do. */
+/* Returns whether nothing is under way while the consumer waits for a batch, so that the wait would not end.
+ * Mutex held, by a thread that found nothing to do. */
 static bool sched_is_stalled(const struct cw_runner *r)
 {
     return r->sched.awaited && r->ranges && !r->sched.fatal.status && !r->memory.consumer_short &&
            cw_sched_is_idle(r) && r->sched.n_calls == 0 && !cw_memory_may_be_released(r);
 }
 
-/* The first range begins again with less memory. If there is no less, an error is better than silence. */
+/* Ends such a wait: the first range begins again with less memory. If there can't be less, an error ends the
+ * run, rather than an endless wait. */
 static void sched_end_stall(struct cw_runner *r)
 {
     struct cw_error err = {0};
@@ -355,13 +357,14 @@ static void sched_end_stall(struct cw_runner *r)
     }
     (void)cw_error_set(
         &err, CW_E_BUG,
-        "nothing is being computed, and no batch is ready: %u blocks are under way, %u batches of %u",
+        "nothing is being computed, and no batch is ready: %u blocks and %u of at most %u batches are under "
+        "way",
         r->sched.n_blocks, r->memory.n_assemblies, r->memory.max_assemblies);
     cw_sched_fail(r, &err);
 }
 
-/* Does the next thing that there is to do (docs/engine.md: "What a compute thread does next"). False: there
- * is nothing. Mutex held, but released while it runs. */
+/* Does the next action (docs/engine.md, "What a compute thread does next"). False: there is nothing to do.
+ * Mutex held, but released while it runs. */
 static bool compute_next(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_range *s;
@@ -372,7 +375,7 @@ static bool compute_next(struct cw_runner *r, struct compute_thread *t)
     if (r->sched.fatal.status)
         return false;
     if (r->reads.n_blocks && cw_reads_waiting(r) < READ_DEPTH / 2 && (b = cw_carve_block(r)))
-        block_run_first(r, t, b); /* lest storage run dry while much is ready */
+        block_run_first(r, t, b); /* so that storage has reads to do while many blocks are ready */
     else if (r->sched.ready)
         block_run(r, t, CW_POP(r->sched.ready));
     else if (r->sched.starved && !r->memory.consumer_short && cw_sched_is_calm(r) &&
@@ -397,7 +400,7 @@ static void *compute_main(void *arg)
     while (!r->sched.stop) {
         if (compute_next(r, t))
             continue;
-        /* a consumer that polls may have to make room */
+        /* a consumer that polls may have to release something */
         if (r->options.notify && r->memory.starved != STARVED_ALONE && !r->sched.settled &&
             cw_sched_is_idle(r)) {
             r->sched.settled = true;

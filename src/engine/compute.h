@@ -1,9 +1,11 @@
-/* Compute threads: what runs next, and what happens when memory runs out. Mutex not held. */
+/* Compute threads: they choose what runs next, and handle blocks that get no memory. The caller does not hold
+ * the runner's mutex. */
 #pragma once
 #include "base/error.h"
 
 struct cw_runner;
 
+/* Starts the compute threads. */
 int cw_compute_start(struct cw_runner *r, struct cw_error *err) _must_check_;
-/* Ends all threads of the runner, those that read too. */
+/* Ends all threads of the runner, including those that read. */
 void cw_compute_stop(struct cw_runner *r);

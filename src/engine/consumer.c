@@ -1,7 +1,8 @@
 /*
- * What the consumer takes from the runner and gives back: batches, the memory to finish them, and operators
- * on batches, whose calls may take minutes: each is made by a thread of its own (batch_ops.h), so that the
- * consumer can go away when it must. Run by the consumer's thread, but for cw_runner_release and _interrupt.
+ * What the consumer takes from the runner and gives back: batches, and the memory to finish them. Operators
+ * on batches, whose calls may take minutes, run on threads of their own (batch_ops.h), so that a deadline or
+ * an interrupt can end the consumer's wait. The consumer's thread runs these functions, except
+ * cw_runner_release and _interrupt.
  */
 #include "base/clock.h"
 #include "base/thread.h"
@@ -9,8 +10,8 @@
 #include "engine/internal.h"
 #include "engine/slots.h"
 
-/* Everything is computed, and the range ends with its epoch: what is left over under its keys, ascending, are
- * batches, or are dropped. Mutex held. */
+/* Ends a range of which everything is computed: if it ends with its epoch, its open batches become short
+ * batches, in ascending order of keys; otherwise they are dropped. Mutex held. */
 static int range_flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
@@ -38,7 +39,7 @@ static int range_flush(struct cw_runner *r, struct cw_range *s, struct cw_error 
     return 0;
 }
 
-/* Where the range begins again from now on. */
+/* Sets the place where the range would begin again: after batch a. */
 static void range_pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_assembly *a)
 {
     s->n_taken++;
@@ -54,7 +55,7 @@ static int batch_try_finish(struct cw_runner *r, void *batch, struct cw_error *e
     return cw_assembly_finish(batch, &r->memory.slabs, err);
 }
 
-/* The batch at the head of a range, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
+/* Takes the batch at the head of a range, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
 static int range_take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns,
                            struct cw_assembly **ret, struct cw_error *err)
 {
@@ -73,11 +74,11 @@ static int range_take_head(struct cw_runner *r, struct cw_range *s, uint64_t dea
             if (!s->head)
                 s->tail = NULL;
             a->next = NULL;
-            /* of records that died before they had a batch */
+            /* records that failed before they had a batch are reported with this one */
             cw_quarantined_move(&s->quarantined, &a->quarantined);
             range_pass_batch(r, s, a);
             r->memory.n_handed++;
-            /* now the first range may take another */
+            /* the first range may take another batch now */
             if (r->memory.n_assemblies >= r->memory.max_assemblies) {
                 cw_sched_wake_parked(r);
                 cw_sched_wake(r);
@@ -105,7 +106,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns
     int status = range_take_head(r, s, deadline_ns, ret, err);
     r->sched.awaited = status == 2;
     if (status == 2 && cw_sched_is_idle(r)) {
-        /* threads have waited for what the consumer has: it won't be released now */
+        /* threads wait for the consumer to release something, but it waits for this batch: they try again */
         cw_memory_retry(r);
         cw_sched_wake(r);
     }
@@ -162,7 +163,7 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
     return status;
 }
 
-/* A batch that the consumer had is not in the budget any more. Mutex held. */
+/* Counts a batch that the consumer had as gone from the budget. Mutex held. */
 static void batch_gone(struct cw_runner *r)
 {
     r->memory.n_assemblies--;
@@ -204,7 +205,7 @@ void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
-    cw_batch_call_drop(a); /* its thread takes the mutex at its end */
+    cw_batch_call_drop(a); /* before the mutex is taken, because the call's thread takes it at its end */
     CW_GUARD(&r->sched.mutex);
     cw_assembly_free(a);
     batch_gone(r);
@@ -222,8 +223,8 @@ void cw_runner_interrupt(struct cw_runner *r, bool on)
 struct slab_request {
     struct cw_runner *r;
     uint64_t deadline_ns;
-    const struct cw_range *range; /* not NULL: for a batch of this one */
-    bool later;                   /* there was none now */
+    const struct cw_range *range; /* not NULL: the batch belongs to this range */
+    bool later;                   /* there was no memory now */
     size_t size;
     struct cw_slab *slab;
 };
@@ -267,7 +268,7 @@ static int call_begin(struct cw_runner *r, struct cw_assembly *a, uint64_t seed,
     return status;
 }
 
-/* 2, at once: it is not over yet. */
+/* Waits for the end of a call. 2: with deadline CW_AT_ONCE, the call is not over yet. */
 static int call_wait(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;

@@ -6,12 +6,12 @@
 #include "base/thread.h"
 #include "engine/internal.h"
 
-/* Elements that wait for later batches may fill this much of the budget. The rest is for the first batch: a
- * block of it can then run alone, and the batch can be finished. Waiting elements can't be made to give way,
- * for their range may have delivered batches already. */
+/* Staged elements, which wait for their batches, may fill this part of the budget. The rest is for the first
+ * batch: a block of it can then run alone, and the batch can be finished. Staged elements can't be dropped,
+ * because their range may have delivered batches already. */
 #define STAGED_SHARE(memory) ((memory) / 4 * 3)
 
-/* Whether rows of a segment failed or were replaced. */
+/* Returns whether rows of a segment failed or were replaced. */
 static bool emit_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx,
                             bool gathered)
 {
@@ -21,7 +21,7 @@ static bool emit_needs_care(const struct cw_block *c, const struct segment *s, c
     return all != CW_ROW_OK;
 }
 
-/* Record ids of a segment's rows, into the batch. */
+/* Writes the record ids of a segment's rows into the batch. */
 static int emit_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx,
                     struct cw_error *err)
 {
@@ -52,8 +52,8 @@ static int emit_ids(struct cw_runner *r, struct block *b, const struct segment *
     return 0;
 }
 
-/* Memory for the staged values of a segment. A second attempt (memory was short in a later segment) gets that
- * of the first if it is enough: a function of the user's may give other values now. */
+/* Gets memory for the staged values of a segment. A second attempt (memory was short in a later segment)
+ * reuses the memory of the first if it is large enough: a user's function may give other values now. */
 static int emit_stage(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret,
                       struct cw_error *err)
 {
@@ -64,10 +64,11 @@ static int emit_stage(struct cw_runner *r, struct segment *s, size_t bytes, uint
                                (r->memory.starved == STARVED_ALONE || r->memory.low_rows) &&
                                    !(r->ranges && r->ranges->rows && cw_range_rows_ready(r, r->ranges)));
         if (!alone && atomic_load(&r->memory.budget.used) + bytes > STAGED_SHARE(r->memory.budget.limit))
-            return cw_error_set(
-                err, CW_E_BUDGET,
-                "%zu bytes more of elements that wait for their batch leave too little for the first of them",
-                bytes);
+            return cw_error_set(err, CW_E_BUDGET,
+                                "%zu more bytes of elements that wait for their batch would leave too little "
+                                "memory for the first "
+                                "batch",
+                                bytes);
         int status = cw_staged_chunk_new(&r->memory.budget, bytes, &chunk, &s->staged, err);
         if (status < 0)
             return status;
@@ -81,8 +82,8 @@ static int emit_stage(struct cw_runner *r, struct segment *s, size_t bytes, uint
     return 0;
 }
 
-/* Rows of a segment. Row i of it is row idx[i] of the block (idx NULL: i), and that of c too unless c was
- * gathered for the segment: then it is row i of c. */
+/* Rows of a segment. Row i is row idx[i] of the block (idx NULL: row i). It is the same row of c; or, if c
+ * was gathered for the segment, row i of c. */
 struct emit_rows {
     const struct block *b;
     const struct cw_block *c;
@@ -101,7 +102,7 @@ static size_t emit_column_row(const struct emit_rows *rows, size_t i)
     return rows->gathered ? i : emit_block_row(rows, i);
 }
 
-/* Output k of row i: the row's own, or that of the record it was replaced by. */
+/* Returns output k of row i: the row's own value, or that of the record that replaces it. */
 static struct cw_tensor emit_value(const struct emit_rows *rows, unsigned k, size_t i)
 {
     size_t own = emit_column_row(rows, i);
@@ -110,7 +111,7 @@ static struct cw_tensor emit_value(const struct emit_rows *rows, unsigned k, siz
     return cw_block_row(rows->c, rows->b->exec.program->outputs[k].value, own);
 }
 
-/* Rows that were skipped are not there, rows that were replaced are others. */
+/* Marks rows as present, except those that were skipped, and sets the ids of replaced rows. */
 static void emit_mark_present(const struct emit_rows *rows)
 {
     struct cw_assembly *a = rows->s->assembly;
@@ -134,14 +135,14 @@ static size_t emit_staged_size(const struct emit_rows *rows, const struct cw_lay
     return bytes;
 }
 
-/* A column of fixed type, all rows of which are there. */
+/* Copies a column of fixed size whose rows are all present. */
 static void emit_dense(const struct emit_rows *rows, const struct cw_column *column, uint8_t *to,
                        size_t bytes)
 {
     const uint32_t *idx = rows->idx;
     size_t n = rows->s->n;
     if (column->data == to)
-        return; /* the operator wrote it there */
+        return; /* the operator wrote its output there already */
     if (rows->gathered || !idx)
         memcpy(to, column->data, n * bytes);
     else if (bytes == 8)
@@ -187,7 +188,7 @@ static int emit_put_rows(struct cw_runner *r, struct compute_thread *t, struct b
     return 0;
 }
 
-/* Emits a segment: b->exec has all its rows and no others, or `idx` says which. */
+/* Emits a segment. b->exec has exactly its rows, or `idx` says which rows are the segment's. */
 static int emit_segment(struct cw_runner *r, struct compute_thread *t, struct block *b, struct segment *s,
                         const uint32_t *idx, struct cw_error *err)
 {
@@ -221,7 +222,8 @@ int cw_emit_block(struct cw_runner *r, struct compute_thread *t, struct block *b
         return status;
     if (x->variant->cached)
         cw_cached_keep_dropped(x);
-    if (b->n_segments == 1 && b->segments[0].n == x->block.n) /* every row lives and goes to one batch */
+    /* no row was dropped, and all go to one batch */
+    if (b->n_segments == 1 && b->segments[0].n == x->block.n)
         return emit_segment(r, t, b, &b->segments[0], NULL, err);
     for (unsigned i = 0; i < b->n_segments && status >= 0; i++)
         status = emit_segment(r, t, b, &b->segments[i], b->idx + b->segments[i].first, err);

@@ -1,8 +1,8 @@
 /*
- * The runner: what its modules share. Three kinds of threads: compute threads (compute.c) plan pieces, carve
- * blocks and run them; read threads fetch the bytes of blocks that are not in memory; the consumer takes
- * batches. sched.mutex guards everything that they share; a block, while it runs, belongs to its thread
- * alone.
+ * The runner, with the data that its modules share. It has three kinds of threads: compute threads
+ * (compute.c) plan pieces, carve blocks and run them; read threads fetch the bytes of blocks that are not in
+ * memory; the consumer, the caller's thread, takes batches. sched.mutex guards all data that they share. A
+ * running block belongs to its thread alone.
  */
 #pragma once
 #include "engine/block.h"
@@ -17,7 +17,7 @@
 #include "engine/sched.h"
 
 struct cw_runner {
-    /* immutable once it runs: */
+    /* immutable after cw_runner_new: */
     const struct cw_sequence *sequence;
     const struct cw_compiled *compiled;
     struct cw_runner_options options;
@@ -25,9 +25,10 @@ struct cw_runner {
     struct cw_exec_env env;
     uint64_t started_ns;
     /* guarded by sched.mutex: */
-    struct cw_range *ranges;        /* in the order of (epoch, begin) */
-    struct epoch_ref *epoch;        /* of the range opened last */
-    struct block_size *block_sizes; /* by leaf: of blocks that are computed, and of those from the cache */
+    struct cw_range *ranges; /* in the order of (epoch, begin) */
+    struct epoch_ref *epoch; /* the epoch of the range opened last */
+    /* [2 * leaf]: for blocks that are computed; [2 * leaf + 1]: for blocks read from the cache */
+    struct block_size *block_sizes;
     struct cw_sched sched;
     struct cw_memory memory;
     struct cw_reads reads;
@@ -37,7 +38,7 @@ struct cw_runner {
     struct cw_tuned_log tuned; /* tuning records */
 };
 
-/* What a program runs under a variant. */
+/* Returns how the program of a leaf runs under a cache variant. */
 static inline const struct cw_exec_variant *cw_runner_variant(const struct cw_runner *r, unsigned variant,
                                                               unsigned leaf)
 {
@@ -49,14 +50,14 @@ static inline struct cw_place cw_range_place(const struct cw_range *s, uint64_t 
     return (struct cw_place){s->epoch->epoch.seed, s->epoch->epoch.epoch, position};
 }
 
-/* Frees a batch that was under way; NULL: nothing. */
+/* Frees a batch that was under way. a may be NULL. Mutex held. */
 static inline void cw_memory_drop_assembly(struct cw_runner *r, struct cw_assembly *a)
 {
     r->memory.n_assemblies -= a != NULL;
     cw_assembly_free(a);
 }
 
-/* Where rows from slot0 on of a batch go. */
+/* Returns where the rows of a batch from slot0 on are written. */
 static inline struct cw_exec_dest cw_assembly_dest(const struct cw_assembly *a, uint64_t slot0)
 {
     return (struct cw_exec_dest){.offset = a->layout->offset,

@@ -1,3 +1,4 @@
+/* Keeps to the memory budget: limits the batches under way, and frees memory when it is short. */
 #include "engine/memory.h"
 
 #include <stdio.h>
@@ -5,17 +6,17 @@
 #include "base/thread.h"
 #include "engine/internal.h"
 
-/* What batches may take of the budget; the rest is for reading and scratch. */
+/* The part of the budget that batches may take; the rest is for reading and scratch. */
 #define SLAB_SHARE(memory) ((memory) / 10 * 6)
-/* With memory to spare, this much output may be under way. */
+/* With enough memory, this many bytes of output may be under way. */
 #define OUTPUT_MOST ((size_t)64 << 20)
-/* Batches under way at most: each has a few hundred bytes beside its rows. */
+/* The most batches under way: each takes a few hundred bytes in addition to its rows. */
 #define ASSEMBLIES_MOST 4096u
-/* With low memory, rows of a block: 32 at first; each time memory is still short, an eighth of the rows
- * before, at least one. */
+/* In low-memory mode, the rows of a block: LOW_ROWS_FIRST at first. Each time memory is still short, they
+ * become 1/LOW_ROWS_SHARE of the rows before, at least one. */
 #define LOW_ROWS_FIRST 32
 #define LOW_ROWS_SHARE 8
-#define LOW_TERM_MOST (1u << 20) /* pieces */
+#define LOW_TERM_MOST (1u << 20) /* pieces for which the mode lasts at most */
 
 /* ---- how many batches may be under way ---- */
 
@@ -30,7 +31,7 @@ static size_t memory_plan_bytes(const struct cw_runner *r)
     return cw_exec_plan_bytes(r->sequence, r->sequence->piece_size);
 }
 
-/* Sets how many batches may be under way with the memory there is, and records that. */
+/* Sets how many batches may be under way with this memory, and adds a tuning record. */
 static void memory_set_assemblies(struct cw_runner *r, size_t memory)
 {
     struct cw_memory *m = &r->memory;
@@ -55,9 +56,10 @@ static void memory_set_assemblies(struct cw_runner *r, size_t memory)
                    {"output", (double)by_output},
                    {"memory", (double)by_memory}},
         .chosen = m->max_assemblies,
-        .why = m->few_assemblies        ? "batches may take so much of the memory budget"
-               : by_output > by_threads ? "so much output may lie ready"
-                                        : "two for each thread, and two",
+        .why = m->few_assemblies ? "batches under way may take at most 60 % of the memory budget"
+               : by_output > by_threads
+                   ? "output under way may take 64 MiB (or 4096 batches, if their size varies)"
+                   : "two batches for each thread, and two more",
     };
     if (m->max_assemblies != before)
         cw_tuned_add(&r->tuned, &t);
@@ -68,12 +70,13 @@ static int memory_too_small(const struct cw_runner *r, size_t needed, const char
 int cw_memory_start(struct cw_runner *r, struct cw_error *err)
 {
     size_t batch = memory_batch_bytes(r), plan = memory_plan_bytes(r), memory = r->memory.budget.limit;
-    /* one to fill; where the count is unknown one more to put one together in; the records they are made of;
-     * and scratch for a block */
+    /* a batch to fill; where batches do not follow from positions, another one that is joined from parts; the
+     * plan of their records; and scratch for a block */
     size_t least = r->memory.least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     if (memory < least) {
         char what[160];
-        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a range %zu",
+        snprintf(what, sizeof(what),
+                 "a batch of %llu elements takes %zu bytes, the plan of a range %zu bytes",
                  (unsigned long long)r->compiled->batch_size, batch, plan);
         return memory_too_small(r, cw_memory_estimate(r, &(struct cw_place){0}, least), what, err);
     }
@@ -90,7 +93,7 @@ size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
     memory_set_assemblies(r, memory);
     if (atomic_load(&r->memory.budget.used) > memory)
         cw_slab_trim(&r->memory.slabs);
-    cw_memory_released(r); /* where it is more now */
+    cw_memory_released(r); /* in case the limit is higher now */
     return memory;
 }
 
@@ -99,14 +102,15 @@ size_t cw_runner_memory_used(struct cw_runner *r)
     return atomic_load(&r->memory.budget.used);
 }
 
-/* Whether range s may have another batch: the number of batches under way is bounded. Later ranges leave two
- * batches of that number to the first range, one to fill and one to put together. A range may become the
- * first when later ranges have all batches. Then the bound does not hold for it, unless the consumer can take
- * a batch of it, which makes room. */
+/* Returns whether range s may take another batch, since the number of batches under way is limited. In placed
+ * pipelines, later ranges leave two batches of that number to the first range: one to fill, and one to join
+ * from parts. When a range becomes the first, later ranges may have all batches. Then the limit does not hold
+ * for it, unless the consumer can take one of its batches, which makes room. */
 static bool memory_may_take(const struct cw_runner *r, const struct cw_range *s)
 {
     const struct cw_memory *m = &r->memory;
-    if (s->rows) { /* batches of earlier ranges wait for requests; later ones give way when memory is short */
+    /* the held batches of this and earlier ranges count; later ranges give up theirs when memory is short */
+    if (s->rows) {
         unsigned n = m->n_handed + s->keyed.n_held;
         for (const struct cw_range *before = r->ranges; before != s; before = before->next)
             n += before->keyed.n_held;
@@ -118,9 +122,10 @@ static bool memory_may_take(const struct cw_runner *r, const struct cw_range *s)
         return true;
     if (!first || cw_range_head_complete(s))
         return false;
-    if (!r->compiled->counted) /* else rows of a block may wait, and the first batch with them */
+    /* otherwise rows of a block, and with them the first batch, might wait for ever */
+    if (!r->compiled->counted)
         return true;
-    unsigned own = 0; /* a counted range may be as long as its epoch: it has at most max_assemblies */
+    unsigned own = 0; /* a counted range may be as long as its epoch, so it gets at most max_assemblies */
     for (const struct cw_assembly *a = s->head; a; a = a->next)
         own++;
     return own < m->max_assemblies;
@@ -155,7 +160,7 @@ void cw_memory_released(struct cw_runner *r)
     r->memory.n_released++;
     cw_sched_wake_parked(r);
     cw_sched_wake(r);
-    if (r->memory.consumer_short) /* another thread than the consumer released it */
+    if (r->memory.consumer_short) /* because a thread other than the consumer may have released it */
         cw_sched_notify(r);
 }
 
@@ -189,7 +194,7 @@ void cw_memory_evict(struct cw_runner *r)
             bool left = p->carved < p->plan.n;
             if (left && !first && p->users == 0 && (p->planned || p->read_in))
                 cw_piece_unplan(p);
-            first &= !left; /* only the piece that blocks of the first range are carved from is needed */
+            first &= !left; /* only the piece from which blocks of the first range are carved is needed */
         }
     }
     while (r->sched.ready)
@@ -197,7 +202,7 @@ void cw_memory_evict(struct cw_runner *r)
     cw_memory_trim(r);
 }
 
-/* The last range behind s (NULL: of all but the first) that holds anything; NULL: there is none. */
+/* Returns the last range after s that holds any memory; NULL: there is none, or s is NULL. */
 static struct cw_range *memory_reclaimable(const struct cw_runner *r, const struct cw_range *s)
 {
     struct cw_range *last = NULL;
@@ -207,7 +212,7 @@ static struct cw_range *memory_reclaimable(const struct cw_runner *r, const stru
     return last;
 }
 
-/* Takes all memory of a range (NULL: none); it will be computed again. False: it holds nothing. */
+/* Frees all memory of a range (may be NULL), which will be computed again. False: it holds nothing. */
 static bool memory_give_up(struct cw_runner *r, struct cw_range *s)
 {
     if (!s || !cw_range_holds_anything(r, s))
@@ -225,7 +230,8 @@ bool cw_memory_reclaim(struct cw_runner *r, const struct cw_range *s)
 
 /* ---- low memory ---- */
 
-/* Frees the permutations of epochs behind the first range's: they are computed again when they are needed. */
+/* Frees the permutations of epochs after the first range's epoch. They are computed again when they are
+ * needed. */
 static void memory_forget_later_epochs(struct cw_runner *r)
 {
     const struct epoch_ref *first = r->ranges ? r->ranges->epoch : NULL;
@@ -245,8 +251,9 @@ static void low_memory_record(struct cw_runner *r)
         .seen = {{"memory_bytes", (double)m->budget.limit}, {"pieces", m->low_left}},
         .others = {{"as_usual", usual}, {"memory", rows}},
         .chosen = rows,
-        .why = m->low_rows ? "memory does not suffice for more: one range alone, block by block"
-                           : "the pieces are over for which memory did not suffice",
+        .why = m->low_rows
+                   ? "memory is short: one block at a time, of the first range only"
+                   : "the pieces for which memory was short are done: blocks have their usual size again",
     };
     cw_tuned_add(&r->tuned, &t);
 }
@@ -295,8 +302,8 @@ bool cw_low_memory_waits(const struct cw_runner *r)
 
 /* ---- errors ---- */
 
-/* The error of a budget that must have `needed` bytes. Where the budget is a part of an option's memory, the
- * error names the option and what the whole must be. */
+/* Sets the error about a budget that must have `needed` bytes. If the budget is a part of an option's memory,
+ * the error names the option and the value that the option needs. */
 static int memory_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
 {
     char value[32], expected[64];
@@ -320,7 +327,8 @@ int cw_memory_lacks(struct cw_runner *r, const struct cw_place *at, const char *
     r->sched.n_running++;
     pthread_mutex_unlock(&r->sched.mutex);
     size_t needed = cw_memory_estimate(r, at, wanted);
-    /* it may be what a function gave, beside what there would be otherwise */
+    /* the refused memory may be for the result of a function, in addition to the memory that the estimate
+     * covers */
     if (r->compiled->n_batch_ops && wanted > used)
         needed += wanted - used;
     pthread_mutex_lock(&r->sched.mutex);
@@ -331,7 +339,7 @@ int cw_memory_lacks(struct cw_runner *r, const struct cw_place *at, const char *
 
 /* ---- the consumer ---- */
 
-/* As cw_memory_try, for a range that is not the first: ranges before it keep their memory, and go on. */
+/* As cw_memory_try, for a range other than the first: ranges before it keep their memory and continue. */
 static int memory_try_behind(struct cw_runner *r, cw_memory_attempt attempt, void *arg,
                              const struct cw_range *s, struct cw_error *err)
 {
@@ -346,13 +354,13 @@ static int memory_try_behind(struct cw_runner *r, cw_memory_attempt attempt, voi
         cw_memory_evict(r);
         while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_memory_reclaim(r, s))
             ;
-        cw_memory_released(r); /* what gave way goes on */
+        cw_memory_released(r); /* what was stopped may continue */
     }
     r->memory.poll_short |= status == CW_E_BUDGET;
     return status == CW_E_BUDGET ? 2 : status;
 }
 
-/* Nothing runs, and the consumer lacks memory: ranges give theirs up, the last one first. */
+/* Tries again while nothing runs: ranges give up their memory for the consumer, the last range first. */
 static int memory_try_with_all(struct cw_runner *r, cw_memory_attempt attempt, void *arg, bool of_first,
                                struct cw_error *err)
 {
@@ -363,7 +371,7 @@ static int memory_try_with_all(struct cw_runner *r, cw_memory_attempt attempt, v
     while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_memory_reclaim(r, r->ranges))
         ;
     if (status == CW_E_BUDGET && of_first && !r->memory.low_rows && cw_low_memory_begin(r))
-        return 2; /* what it was for comes again */
+        return 2; /* the first range will make the batch again */
     if (status == CW_E_BUDGET && !of_first && memory_give_up(r, r->ranges))
         status = attempt(r, arg, err);
     return status == CW_E_BUDGET ? cw_memory_lacks(r, &at, "a batch does not fit", err) : status;
@@ -383,8 +391,8 @@ int cw_memory_try(struct cw_runner *r, cw_memory_attempt attempt, void *arg, con
     int status;
     if (s && s != r->ranges)
         return memory_try_behind(r, attempt, arg, s, err);
-    /* While the consumer lacks memory nothing new is begun, and once nothing runs any more everything else
-     * gives way. */
+    /* While the consumer lacks memory nothing new is begun. When nothing runs any more, everything else is
+     * freed for it. */
     while ((status = attempt(r, arg, err)) == CW_E_BUDGET) {
         r->memory.consumer_short = true;
         if (cw_sched_is_calm(r)) {

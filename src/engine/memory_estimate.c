@@ -6,20 +6,21 @@
 #include "base/machine.h"
 #include "engine/internal.h"
 
-/* Elements that are tried, and for how long: where they differ, the largest of a batch says more than the
- * first. */
+/* How many elements are measured, and for how long. Where elements differ, the largest of several tells more
+ * than the first. */
 #define SAMPLES_MOST 64
 #define SAMPLES_NS UINT64_C(300000000)
-/* What they may take of the machine's memory, lest an error make others fail. */
+/* The part of the machine's memory that the measurement may take, so that it does not harm other programs. */
 #define SAMPLE_SHARE(memory) ((memory) / 4)
-/* Room for elements that take more than those tried: draws decide how large a crop is, and records differ. */
+/* Adds room for elements that take more than the measured ones: the size of a crop is random, and records
+ * differ. */
 #define ROOM(bytes) ((bytes) + (bytes) / 2 + ((size_t)64 << 10))
 #define ROOM_STAGED(bytes) ((bytes) + (bytes) / 4)
 
-struct sample {     /* the most that an element took */
-    size_t scratch; /* on its way */
-    size_t staged;  /* that a row of it waits with for its batch */
-    size_t rows;    /* that flat_map made of it; 1 without */
+struct sample {     /* the largest amounts that a measured element took */
+    size_t scratch; /* bytes while it is computed */
+    size_t staged;  /* bytes of staged values of one row of the element */
+    size_t rows;    /* rows that flat_map made of the element; 1 without flat_map */
     size_t raw;     /* bytes of a piece that is loaded as a whole */
 };
 
@@ -43,7 +44,7 @@ static int trial_run(struct trial *t, struct cw_exec *x, struct cw_error *err)
     return status;
 }
 
-/* Notes what the rows of an execution wait with for their batch. */
+/* Updates the bytes of staged values from the rows of an execution. */
 static void trial_note_staged(const struct trial *t, const struct cw_exec *x, struct sample *s)
 {
     const struct cw_layout *l = &t->r->layout;
@@ -59,13 +60,13 @@ static void trial_note_staged(const struct trial *t, const struct cw_exec *x, st
     }
 }
 
-/* Positions that are computed together at least. */
+/* Returns the number of positions that are computed together at least. */
 static uint64_t trial_unit(const struct trial *t)
 {
     return CW_MAX(t->r->compiled->group, UINT64_C(1));
 }
 
-/* Computes one element, or one group. An element that fails has taken what it took until then. */
+/* Computes one element, or one group. An element that fails counts with what it took until then. */
 static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct cw_error *err)
 {
     const struct cw_exec_env *env = &t->r->env;
@@ -86,7 +87,7 @@ static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct 
     atomic_store(&t->budget.peak, before);
     int status = trial_run(t, &x, err);
     s->scratch = CW_MAX(s->scratch, atomic_load(&t->budget.peak) - before);
-    if (status == CW_E_BUDGET) /* as much as that it would have taken at least */
+    if (status == CW_E_BUDGET) /* the element needs at least as much as was refused */
         s->scratch = CW_MAX(s->scratch, atomic_load(&t->budget.wanted) - before);
     if (status >= 0)
         trial_note_staged(t, &x, s);
@@ -95,7 +96,7 @@ static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct 
     return status;
 }
 
-/* Plans the positions from t->plan.begin on, and loads what is to be loaded of them. */
+/* Plans the positions from t->plan.begin on, and loads what a plan loads. */
 static int trial_plan(struct trial *t, struct sample *s, struct cw_error *err)
 {
     const struct cw_sequence *q = t->r->sequence;
@@ -119,19 +120,19 @@ static void trial_elements(struct trial *t, struct sample *s)
         status = trial_element(t, i, s, &err);
 }
 
-/* Elements of a stream can't be tried: to have one again it would be begun again. Of those of fixed size it
- * is known what a piece of them takes. */
+/* Estimates for a stream, whose elements can't be computed again without beginning the stream anew. The size
+ * of a piece is known if elements have fixed sizes. */
 static size_t estimate_stream(const struct cw_sequence *q)
 {
     const struct cw_op *op = q->compiled->programs[0].ops[0];
-    size_t element = sizeof(struct cw_tensor) * (op->n_out + 1) + 128; /* with what else is noted of it */
+    size_t element = sizeof(struct cw_tensor) * (op->n_out + 1) + 128; /* with other data of an element */
     for (unsigned k = 0; k < op->n_out; k++)
         element += cw_type_fixed(&op->out[k].type) ? CW_ALIGN_UP(cw_type_bytes(&op->out[k].type), (size_t)64)
                                                    : 0;
     return element * q->piece_size;
 }
 
-/* Elements from a place on. */
+/* Measures elements from a place on. */
 static void estimate_sample(struct cw_runner *r, const struct cw_place *at, struct sample *ret)
 {
     const struct cw_sequence *q = r->sequence;
@@ -161,12 +162,12 @@ static void estimate_sample(struct cw_runner *r, const struct cw_place *at, stru
 
 /* ---- adding up ---- */
 
-/* A batch of n elements, and (ret_final) the form it is handed out in, which it takes beside that where
- * values vary in size. */
+/* Returns the bytes of a batch of n elements, and sets *ret_final to those of its final form, which exists in
+ * addition where values vary in size. */
 static size_t estimate_batch(const struct cw_runner *r, uint64_t n, size_t staged, size_t *ret_final)
 {
     const struct cw_layout *l = &r->layout;
-    /* of strings; and where components begin */
+    /* lengths of strings; and the alignment of components */
     size_t lengths = CW_ALIGN_UP(n * sizeof(uint64_t), (size_t)64) + 128;
     *ret_final = CW_MAX(*ret_final, l->n_staged ? cw_slab_charge(n * staged + l->n_staged * lengths) : 0);
     return (l->slab_bytes ? cw_slab_charge(l->slab_bytes) : 0) + cw_assembly_bytes(l, n) + n * staged;
@@ -181,11 +182,12 @@ static size_t estimate_add_up(const struct cw_runner *r, const struct sample *s)
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
-    /* one of each kind is filled; and a rank holds its own until those of the other ranks are made */
+    /* a batch of each kind is being filled, and a rank holds its batch until those of the other ranks are
+     * made */
     batches *= 2;
-    /* all of what one element became is computed at once */
+    /* all rows of one element are computed at once */
     batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest;
-    size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
+    size_t copies = s->rows > 1 ? 2 : 1; /* copies of columns, where rows are in several batches */
     return cw_exec_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) +
            ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
 }
@@ -195,7 +197,7 @@ size_t cw_memory_estimate(struct cw_runner *r, const struct cw_place *at, size_t
     struct sample s;
     estimate_sample(r, at, &s);
     size_t needed = CW_MAX(least, estimate_add_up(r, &s));
-    if (r->sequence->stream) /* what an element takes was not tried */
+    if (r->sequence->stream) /* the elements of a stream were not measured */
         needed = CW_MAX(needed, least + least / 2);
     return CW_ALIGN_UP(needed, (size_t)4096);
 }

@@ -1,8 +1,9 @@
 /*
- * How much memory a pipeline needs: the number that the error of a budget that is too small names. It must be
- * enough for the next run, with any number of threads and in any order of events, so it is not what was in
- * use when the budget refused memory. It is what the runner takes with low memory: the plan of one piece, the
- * batch that is filled, the batch that the consumer holds, and what one element takes while it is computed.
+ * Estimates how much memory a pipeline needs: the number that the error about a too small budget names. It
+ * must be enough for the next run, with any number of threads and in any order of events, so it is not the
+ * amount that was in use when the budget refused memory. It is what the runner takes in the low-memory mode:
+ * the plan of one piece, the batch that is being filled, the batch that the consumer holds, and what one
+ * element takes while it is computed.
  */
 #pragma once
 #include <stddef.h>
@@ -10,11 +11,11 @@
 
 struct cw_runner;
 
-/* An element's. */
+/* The place of an element. */
 struct cw_place {
     uint64_t seed, epoch, position;
 };
 
-/* Returns bytes with which an element there, its batch and all that is like them can be computed; at least
- * `least`. Computes some elements once more, in memory beyond the budget. Mutex not held. */
+/* Returns a budget in bytes, at least `least`, that is enough to compute the element at `at`, its batch, and
+ * elements like it. Computes some elements once more, in memory beyond the budget. Mutex not held. */
 size_t cw_memory_estimate(struct cw_runner *r, const struct cw_place *at, size_t least);

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* A row is u32 present (0: the record was skipped, nothing follows), u32 0, and its values: each u32 ndim,
- * u32 0, u64 dims[ndim], u64 size, the data, and zeros up to a multiple of 8. */
+/* The form of a row: u32 present (0: the record was skipped, and nothing follows), u32 0, then its values.
+ * Each value is u32 ndim, u32 0, u64 dims[ndim], u64 size, the data, and zeros up to a multiple of 8. */
 #define HEAD_BYTES 8
 
 void cw_part_deinit(struct cw_part *m)
@@ -78,7 +78,8 @@ int cw_part_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct 
     return 0;
 }
 
-/* The value at *at of a component of type t; data point into m. False: it is none. */
+/* Reads the value at *at of a component of type t, and moves *at past it; its data point into m. False: the
+ * bytes are no such value. */
 static bool get_value(const struct cw_part *m, size_t *at, const struct cw_type *type, struct cw_tensor *ret)
 {
     uint32_t ndim;
@@ -109,7 +110,8 @@ static bool get_value(const struct cw_part *m, size_t *at, const struct cw_type 
     return true;
 }
 
-/* Walks over all rows: with `put`, into dst; else it checks, and counts what has to be staged. */
+/* Walks over all rows. With `put` it copies them into dst; without, it checks them, and counts the bytes to
+ * stage. */
 static bool walk(struct cw_assembly *dst, const struct cw_part *m, bool put, size_t *staged, uint8_t *chunk)
 {
     const struct cw_layout *l = dst->layout;
@@ -143,12 +145,14 @@ int cw_part_join(struct cw_assembly *dst, const struct cw_part *m, struct cw_err
     size_t staged = 0;
     uint8_t *chunk = NULL;
     if (m->n > dst->capacity - dst->n_assigned)
-        return cw_error_set(err, CW_E_DATA, "a part of %llu elements came where %llu have room",
+        return cw_error_set(err, CW_E_DATA,
+                            "a part of %llu elements is too large for its batch, which has room for %llu",
                             (unsigned long long)m->n, (unsigned long long)(dst->capacity - dst->n_assigned));
     if (!walk(dst, m, false, &staged, NULL))
-        return cw_error_set(err, CW_E_DATA,
-                            "a part of %llu elements and %zu bytes is not what this pipeline makes",
-                            (unsigned long long)m->n, m->size);
+        return cw_error_set(
+            err, CW_E_DATA,
+            "a part of %llu elements and %zu bytes does not fit the components of this pipeline",
+            (unsigned long long)m->n, m->size);
     int r = cw_assembly_add_chunk(dst, staged, &chunk, err);
     if (r < 0)
         return r;

@@ -40,8 +40,8 @@ struct piece *cw_piece_free(struct piece *p)
     return NULL;
 }
 
-/* The fewest elements that a pull for a piece may return when the stream is slow: as many as are skipped and
- * at least one, or, where the next piece exists, all. */
+/* Returns the fewest elements that a pull for a piece may return when the stream is slow: enough for those
+ * that are skipped and one more; or, if the next piece exists, all. */
 static size_t pull_least(struct cw_runner *r, const struct piece *p)
 {
     CW_GUARD(&r->sched.mutex);
@@ -53,7 +53,7 @@ struct pulling {
     struct cw_range *range;
 };
 
-/* Whether a pull is to be broken off: its range was closed, or an earlier range was opened that has positions
+/* Returns whether to cancel a pull: its range was closed, or an earlier range was opened that has positions
  * to plan. */
 static int pull_stopped(void *arg)
 {
@@ -67,8 +67,8 @@ static int pull_stopped(void *arg)
     return false;
 }
 
-/* The next elements of a stream, in the order of the piece: of a shuffle, all of the window that the piece
- * lies in are read. */
+/* Pulls the next elements of a stream into the piece's order. With a shuffle, the whole window in which the
+ * piece lies is read. */
 static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     struct cw_source *source = r->sequence->stream;
@@ -83,7 +83,7 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     unsigned low_rows = atomic_load(&r->memory.low_rows);
     for (size_t most = low_rows ? CW_MAX(CW_MIN(n, low_rows), least) : n; status >= 0;
          most = CW_MAX(most / 2, least)) {
-        /* fewer where memory is short */
+        /* fewer, if memory is short */
         status = source->ops->pull(source,
                                    &(struct cw_pull){.epoch = s->epoch->epoch.epoch,
                                                      .from = p->plan.begin,
@@ -99,7 +99,7 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
         status = 0;
     }
     if (status >= 0) {
-        CW_WITH (&r->sched.mutex) { /* others look how much of it is carved, planned or not */
+        CW_WITH (&r->sched.mutex) { /* other threads read how much of it is carved, planned or not */
             p->cut = n < p->plan.n;
             p->plan.n = CW_MIN(p->plan.n, n);
         }
@@ -114,10 +114,11 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
 
 /* ---- what the cache has of a piece ---- */
 
-/* Of a piece, where it is enough to know about how many are there. */
+/* Positions that are looked up in a piece, where an estimate of the cached share is enough. */
 #define LOOK_UP_SAMPLES 64
 
-/* How many positions of a piece from `at` on have one source, as far as they are looked up at a time. */
+/* Returns how many positions of a piece from `at` on are of one source, at most the number that is looked up
+ * at a time. */
 static uint64_t piece_same_source(const struct piece *p, uint64_t at)
 {
     uint64_t n = 1;
@@ -126,12 +127,12 @@ static uint64_t piece_same_source(const struct piece *p, uint64_t at)
     return n;
 }
 
-/* Looks positions of a piece up under a variant, in the set of one source after the other. */
+/* A look-up of positions of a piece under a variant, in the cache set of one source after the other. */
 struct look_up {
     const struct cache_variant *variant;
     const struct cw_epoch *epoch;
-    struct cw_cache_set *set; /* of `leaf`, with a reference; NULL: there is none */
-    unsigned leaf;            /* UINT32_MAX: none yet */
+    struct cw_cache_set *set; /* the set of source `leaf`, with a reference; NULL: there is none */
+    unsigned leaf;            /* UINT32_MAX: no source yet */
 };
 
 /* Returns how many of n positions of one source, from `at` on, the cache has; found may be NULL. */
@@ -148,7 +149,7 @@ static size_t look_up_at(struct look_up *l, const struct piece *p, uint64_t at, 
     return l->set ? cw_cached_look_up(c, l->set, l->epoch, p->plan.refs + at, n, found) : 0;
 }
 
-/* Of a variant that is not in use it is enough to know about how much the cache has. */
+/* Estimates the share of a piece that the cache has under a variant that is not in use, from a sample. */
 static void piece_sample(struct cw_runner *r, const struct cw_range *s, const struct piece *p,
                          struct cache_variant *v)
 {
@@ -161,7 +162,8 @@ static void piece_sample(struct cw_runner *r, const struct cw_range *s, const st
         cw_cache_variant_looked(v, s->epoch->epoch.epoch, looked, found);
 }
 
-/* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
+/* Finds which positions of a piece the cache has. If there is no memory for that, nothing is known (p->kept
+ * stays NULL). */
 static void piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piece *p)
 {
     free(CW_STEAL(p->kept));

@@ -65,11 +65,11 @@ bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s
     return any;
 }
 
-/* Gives back all that a range holds. */
+/* Frees everything that a range holds. */
 static void range_drop(struct cw_runner *r, struct cw_range *s)
 {
     unsigned n_keys = CW_MAX(r->compiled->n_buckets, 1u);
-    bool listed = !r->compiled->keyed || s->rows; /* open batches are in a list, too */
+    bool listed = !r->compiled->keyed || s->rows; /* open batches are in the list of batches, too */
     while (s->first)
         cw_piece_free(CW_POP(s->first));
     while (s->head)
@@ -95,7 +95,7 @@ void cw_range_begin(const struct cw_runner *r, struct cw_range *s)
 {
     const struct cw_entry *e = &s->entry;
     s->position = s->counts.slots_at = e->position;
-    s->end = s->limit; /* where a stream ended or failed before, the next run finds that out again */
+    s->end = s->limit; /* the next attempt finds again where a stream ended or failed */
     s->next_seq = 0;
     s->keyed.n_keys = 0;
     memset(s->passed, 0, r->env.n_points * sizeof(*s->passed));
@@ -138,7 +138,7 @@ bool cw_range_copyable(const struct cw_range *s, const struct cw_assembly *a)
     return a->n_done == a->n_assigned && (a->closed || cw_range_computed(s));
 }
 
-/* Rows of batch i of a key that can be copied. A batch that was given away had all. */
+/* Returns how many rows of batch i of a key can be copied. A batch that was given away had all rows. */
 static uint64_t range_rows_done(const struct cw_range *s, const struct key_rows *x, size_t i, uint64_t size)
 {
     const struct cw_assembly *a = i < x->n ? x->batches[i] : NULL;

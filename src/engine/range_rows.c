@@ -9,14 +9,14 @@ struct part {
     struct cw_range *s;
     unsigned key;
     uint64_t from, n;
-    /* Batches with the rows, which are at most a full batch. Copied from the range's list, which may be moved
-     * meanwhile. */
+    /* The batches that contain the rows, at most a full batch of rows. Copied from the range's list, which
+     * may move meanwhile. */
     struct cw_assembly *batches[2];
     struct cw_assembly *joined;
 };
 
-/* Copies the rows into a batch of their own. The rows are complete, and only the consumer's thread drops
- * them. So the mutex need not be held, as long as the copy counts as running. */
+/* Copies the rows into a new batch. The rows are complete, and only the consumer's thread drops them, so the
+ * mutex need not be held while the copy counts as running. */
 static int part_try(struct cw_runner *r, void *arg, struct cw_error *err)
 {
     struct part *p = arg;
@@ -34,7 +34,7 @@ static int part_try(struct cw_runner *r, void *arg, struct cw_error *err)
     return status;
 }
 
-/* Moves the reasons of skipped records: the part with the last row of a batch gets all reasons of that
+/* Moves the reasons of skipped records. The part with the last row of a batch gets all reasons of that
  * batch. */
 static void part_take_reasons(struct cw_runner *r, struct part *p)
 {
@@ -49,7 +49,7 @@ static int part_join(struct cw_runner *r, struct part *p, struct cw_assembly **r
 {
     const struct key_rows *k = &p->s->keyed.by_key[p->key];
     uint64_t first = p->from / cw_key_size(r->compiled, p->key);
-    /* a block that lacks memory may take the rows' memory back while they are copied (compute.c) */
+    /* a starved block may take the memory of the rows while they are copied (compute.c) */
     if (r->memory.starved == STARVED_ALONE)
         return 2;
     for (uint64_t i = 0; i < 2 && first + i < k->n; i++)
@@ -59,11 +59,11 @@ static int part_join(struct cw_runner *r, struct part *p, struct cw_assembly **r
     int status = part_try(r, p, err);
     pthread_mutex_lock(&r->sched.mutex);
     cw_sched_leave(r, &r->sched.n_running);
-    cw_sched_wake(r); /* threads may wait until nothing runs */
+    cw_sched_wake(r); /* because threads may wait until nothing runs */
     if (status == CW_E_BUDGET)
         status = cw_memory_try(r, part_try, p, p->s, true, CW_AT_ONCE, err);
     else
-        cw_memory_served(r); /* it may have lacked memory when it tried before */
+        cw_memory_served(r); /* it may have lacked memory in an earlier attempt */
     if (status == 0 && p->joined->error) {
         status = cw_error_copy(err, p->joined->error);
         p->joined = cw_assembly_free(p->joined);
@@ -78,8 +78,8 @@ static int part_join(struct cw_runner *r, struct part *p, struct cw_assembly **r
     return status;
 }
 
-/* Whether all of these rows are computed. 0: they are; 2: not yet; 1: the range has fewer; < 0: the range
- * ends in an error before them. Mutex held. */
+/* Returns 0 if all of these rows are computed; 2: not yet; 1: the range has fewer; < 0: the range ends in an
+ * error before them. Mutex held. */
 static int rows_check(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from,
                       uint64_t n, struct cw_error *err)
 {
@@ -91,7 +91,8 @@ static int rows_check(const struct cw_runner *r, const struct cw_range *s, unsig
         for (uint64_t i = from / size; i * size < end; i++) {
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
-                return cw_error_set(err, CW_E_BUG, "rows from %llu on of key %u were given away",
+                return cw_error_set(err, CW_E_BUG,
+                                    "rows from number %llu on of key %u were already given away",
                                     (unsigned long long)from, key);
             if (!cw_range_copyable(s, a))
                 return 2;
@@ -121,9 +122,9 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
         return status;
     struct cw_assembly **batch = &s->keyed.by_key[key].batches[from / size];
     if (n == size && from % size == 0 && !(*batch)->finishing) {
-        if ((*batch)->error) /* the batch stays in the range: a second request gets the same error */
+        if ((*batch)->error) /* the batch stays in the range, so that a second request gets the same error */
             return cw_error_copy(err, (*batch)->error);
-        *ret = CW_STEAL(*batch); /* given away as it is */
+        *ret = CW_STEAL(*batch); /* given away without a copy */
         s->keyed.n_held--;
         r->memory.n_handed++;
     } else {
@@ -145,7 +146,7 @@ static void rows_forget(struct cw_runner *r, struct cw_range *s, unsigned key)
         if (!cw_assembly_complete(a) || a->finishing)
             return;
         k->batches[k->first] = NULL;
-        cw_memory_drop_assembly(r, a); /* its reasons went with its last row */
+        cw_memory_drop_assembly(r, a); /* its reasons were moved with its last row */
         s->keyed.n_held--;
         cw_memory_released(r);
     }
@@ -203,5 +204,5 @@ uint64_t cw_runner_rows_most(struct cw_runner *r)
     CW_GUARD(&r->sched.mutex);
     uint64_t most = size * CW_MAX(r->memory.max_assemblies / 4, 1u), group = CW_MAX(c->group, UINT64_C(1));
     most = CW_MIN(most, UINT64_C(1) << 20) / group * group;
-    return CW_MAX(most, group); /* ranges begin at multiples of the group */
+    return CW_MAX(most, group); /* because ranges begin at multiples of the group */
 }

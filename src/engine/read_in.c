@@ -9,30 +9,31 @@
 #include "engine/internal.h"
 #include "storage/file.h"
 
-/* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
+/* LOOK_RECORDS records of a piece are checked, LOOK_BYTES of each: if these are in memory, the rest of the
+ * record is taken to be so. */
 #define LOOK_RECORDS 16
 #define LOOK_BYTES ((size_t)4096)
-/* Chunks of a piece are read where its records take at least 1/SPARSE of them, beside two that may lie in
- * other pieces too. */
+/* The chunks of a piece are read if its records fill at least 1/SPARSE of them, not counting two chunks that
+ * may lie in other pieces, too. */
 #define SPARSE 2
-/* Reads of single records, with a full queue, that tell how long one takes. */
+/* After this many reads of single records, with a full queue, the time of a read is known. */
 #define KNOWN_READS (2 * READ_DEPTH)
-/* Reading in begins and goes on where it takes less than 1/GAIN of the time that is left for single reads,
- * and that is more than LEAST_S. */
+/* Reading files in begins and continues while it takes less than 1/GAIN of the remaining time of single
+ * reads, and that remaining time is more than LEAST_S seconds. */
 #define GAIN 2.0
 #define LEAST_S 1.0
 #define NICE 10
 
 /* ---- chunks ---- */
 
-/* The next extent, of neighbouring chunks. False: there is none. */
+/* Sets *ret to the next extent, of neighbouring chunks. False: there is none. */
 static bool cursor_next(const struct cw_sequence *q, struct read_in_cursor *c, struct cw_extent *ret)
 {
     struct cw_extent e;
     while (c->leaf < q->compiled->n_programs && c->rest.length < CW_EXTENT_MOST) {
         const struct cw_source *s = q->sources[c->leaf];
         if (!s->ops->locate || c->chunk == s->n_chunks) {
-            c->n += s->n_chunks - c->chunk; /* of a source without `locate` */
+            c->n += s->n_chunks - c->chunk; /* a source without `locate` is passed over */
             c->leaf++;
             c->chunk = 0;
         } else {
@@ -66,7 +67,8 @@ static struct read_in *read_in_free(struct read_in *in)
     return NULL;
 }
 
-/* Whether some records of a piece are not in memory. Of those that are looked at the first bytes are read. */
+/* Returns whether some records of a piece are not in memory. It reads the first bytes of the records that it
+ * checks. */
 static bool piece_is_absent(const struct cw_sequence *q, const struct cw_exec_plan *p)
 {
     uint8_t scratch[LOOK_BYTES];
@@ -84,11 +86,11 @@ static bool piece_is_absent(const struct cw_sequence *q, const struct cw_exec_pl
     return false;
 }
 
-/* The chunks that records of a piece lie in. False: the records are few for them. */
+/* Marks the chunks in which records of a piece lie. False: the chunks have too few of the piece's records. */
 static bool read_in_mark(const struct cw_sequence *q, const struct cw_exec_plan *p, struct read_in *in)
 {
     uint64_t first = 0, n_marked = 0;
-    double least = 0; /* chunks that would hold as many records */
+    double least = 0; /* the number of chunks that the piece's records would fill */
     for (unsigned leaf = 0; leaf < q->compiled->n_programs; leaf++) {
         const struct cw_source *s = q->sources[leaf];
         for (uint64_t i = 0; i < p->n && s->ops->locate; i++) {
@@ -118,10 +120,10 @@ struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
         in->cursor.only = in->chunks;
         return in;
     }
-    return in ? read_in_free(in) : NULL; /* without memory for it single records are read */
+    return in ? read_in_free(in) : NULL; /* without memory for the marks, single records are read */
 }
 
-/* Ends reading in for a piece: all its chunks were read, or the piece was dropped. */
+/* Ends reading the chunks of a piece: all were read, or the piece was dropped. */
 static void read_in_end(struct cw_runner *r, struct read_in *in)
 {
     struct read_in **at = &r->read_in.first;
@@ -137,7 +139,7 @@ static void read_in_end(struct cw_runner *r, struct read_in *in)
     cw_sched_changed(r);
 }
 
-/* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read
+/* Reads the next chunks of a piece. False: there are none, or reading them has no use. *ret_bytes: bytes read
  * from storage. Mutex not held. */
 static bool read_in_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch,
                           uint64_t *ret_bytes, bool *ret_kept)
@@ -149,7 +151,7 @@ static bool read_in_chunk(const struct cw_runner *r, struct read_in *in, uint8_t
     pthread_mutex_unlock(&in->mutex);
     if (!more || cw_extent_read_in(&e, scratch, true, &err) == 0)
         return more;
-    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* the read of the record finds the error */
+    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* a later read of the record reports the error */
         return false;
     *ret_bytes = e.length;
     *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0 || !cw_file_tells_residency(e.file);
@@ -183,11 +185,13 @@ static void read_in_run(struct cw_runner *r, struct read_in *in, uint8_t *scratc
 
 /* ---- all files ---- */
 
-struct files_progress {            /* of reading all files in */
-    uint64_t bytes, read, read_ns; /* there are; read; in so long */
-    uint64_t room;                 /* memory that is free */
+struct files_progress {            /* the progress of reading all files in */
+    uint64_t bytes, read, read_ns; /* bytes of all files; bytes read so far; ns that reading them took */
+    uint64_t room;                 /* bytes of memory that are free */
     bool fits;
-    double records, single_s; /* still to be read one by one; seconds of each, before this began */
+    /* records that are still to be read one by one; seconds of each such read, from before reading in
+     * began */
+    double records, single_s;
 };
 
 /* Mutex held. */
@@ -201,7 +205,7 @@ static double files_records_left(const struct cw_runner *r)
     return (double)(n - CW_MIN(n, r->cache.n_done));
 }
 
-/* Both times are for what is not in memory yet: the same part of the bytes and of the records. */
+/* Compares two times, both for the same share of the data: that which is not in memory yet. */
 static bool files_are_worth_it(const struct cw_runner *r, struct files_progress *p)
 {
     p->records = files_records_left(r);
@@ -217,7 +221,7 @@ static bool files_fit(const struct cw_runner *r, struct files_progress *p)
     return cw_sequence_fits_in_memory(r->sequence, own, &p->room);
 }
 
-/* worth: whether it takes less time. */
+/* worth: whether reading the files takes less time than single reads. */
 static void files_record(struct cw_runner *r, const struct files_progress *p, bool worth)
 {
     double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
@@ -238,7 +242,7 @@ static void files_record(struct cw_runner *r, const struct files_progress *p, bo
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* Reads an extent, where it is not in memory. False: it can't be read; the reads of its records find the
+/* Reads an extent that is not in memory. False: it can't be read; the reads of its records will report the
  * error. Mutex not held. */
 static bool files_read_extent(struct files_progress *p, const struct cw_extent *e, uint8_t *scratch)
 {
@@ -249,13 +253,15 @@ static bool files_read_extent(struct files_progress *p, const struct cw_extent *
         status = cw_extent_read_in(e, scratch, false, &err);
         p->read_ns += cw_cost_now_ns() - start_ns;
         p->read += e->length;
-        if (p->read == e->length && status == 0) /* the first one: whether the page cache keeps it */
+        /* after the first extent: check whether the page cache keeps it */
+        if (p->read == e->length && status == 0)
             p->fits = cw_extent_read_in(e, scratch, true, &err) == 0 || !cw_file_tells_residency(e->file);
     }
     return status == 0;
 }
 
-/* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
+/* Reads all files, as long as that is worth it. Extents that are in memory are not read. Mutex held, but
+ * released meanwhile. */
 static void files_read(struct cw_runner *r, struct files_progress *p, uint8_t *scratch)
 {
     struct read_in_cursor c = {0};
@@ -311,8 +317,8 @@ static void *read_in_main(void *arg)
     return NULL;
 }
 
-/* There is something for one more thread; each that begins with a piece calls it again. False: there is
- * none, and nothing is read in. */
+/* Wakes or starts a thread, because there is work for one more; each thread that begins with a piece calls it
+ * again. False: no thread can be started, and nothing is read in. */
 static bool read_in_start(struct cw_runner *r)
 {
     struct cw_error err = {0};
@@ -360,6 +366,6 @@ void cw_read_in_stop(struct cw_runner *r)
     for (unsigned i = 0; i < r->read_in.n_threads; i++)
         pthread_join(r->read_in.threads[i], NULL);
     r->read_in.n_threads = 0;
-    while (r->read_in.first) /* not begun */
+    while (r->read_in.first) /* pieces whose chunks no thread reads */
         read_in_end(r, r->read_in.first);
 }

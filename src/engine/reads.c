@@ -8,7 +8,7 @@ static void *read_main(void *arg);
 
 /* ---- storage ---- */
 
-/* A read thread begins; returns when, by cw_cost_now_ns. */
+/* A read thread begins to read. Returns the time, by cw_cost_now_ns. */
 static uint64_t storage_enter(struct cw_runner *r)
 {
     uint64_t now = cw_cost_now_ns();
@@ -17,11 +17,11 @@ static uint64_t storage_enter(struct cw_runner *r)
     return now;
 }
 
-/* The read thread that began then leaves off. Returns the time of storage that it stands for: with others
- * together no more than has passed. */
+/* The read thread that began at that time stops reading. Returns its share of the storage's time: when
+ * several threads read, the shares together are not more than the time that has passed. */
 static uint64_t storage_leave(struct cw_runner *r, uint64_t began_ns)
 {
-    /* in the model each thread has a clock of its own */
+    /* with modelled costs each thread has its own clock */
     uint64_t now = cw_cost_now_ns(), ns = now - (cw_cost_modelled() ? began_ns : r->reads.counted_ns);
     r->reads.counted_ns = now;
     r->reads.n_busy--;
@@ -31,7 +31,7 @@ static uint64_t storage_leave(struct cw_runner *r, uint64_t began_ns)
 
 /* ---- the list of blocks ---- */
 
-/* Reads of a block that were not begun. */
+/* Returns the number of reads of a block that were not begun. */
 static size_t reads_waiting(const struct block *b)
 {
     size_t next = atomic_load(&b->exec.reads.next);
@@ -46,8 +46,8 @@ size_t cw_reads_waiting(const struct cw_runner *r)
     return n;
 }
 
-/* There is a read for one more thread. Each thread that begins calls it again, so that there are soon as
- * many as there are reads. */
+/* Wakes or starts a read thread, because there is a read for one more. Each thread that begins calls it
+ * again, so that the number of threads soon equals that of the reads. */
 static void reads_wake(struct cw_runner *r)
 {
     struct cw_error err = {0};
@@ -113,7 +113,7 @@ void cw_reads_add(struct cw_runner *r, struct block *b)
         cw_sched_notify(r);
 }
 
-/* A thread is done with a read, or several: what it counted. */
+/* Adds what a thread counted for one or several reads. */
 static void reads_count(struct cw_runner *r, struct cw_counts *own)
 {
     r->profile.read_ns += own->read_ns;
@@ -126,7 +126,7 @@ static void reads_count(struct cw_runner *r, struct cw_counts *own)
         pthread_cond_signal(&r->read_in.wake);
 }
 
-/* No thread is at the block any more, and nothing of it is left to be read. */
+/* Ends the reading of a block, when no thread reads it any more and it has no reads left. */
 static void reads_end_block(struct cw_runner *r, struct block *b, int status, const struct cw_error *err)
 {
     r->reads.bytes -= b->exec.reads.bytes;
@@ -139,7 +139,7 @@ static void reads_end_block(struct cw_runner *r, struct block *b, int status, co
             cw_sched_fail(r, err);
         cw_sched_ready(r, b);
     }
-    if (b->range->closed) /* the consumer waits for its blocks to end */
+    if (b->range->closed) /* the consumer waits until the range's blocks end */
         cw_sched_notify(r);
 }
 
@@ -150,7 +150,7 @@ void cw_reads_drop(struct cw_runner *r, const struct cw_range *s)
         if (b->range != s)
             continue;
         atomic_store(&b->exec.reads.next, b->exec.reads.n);
-        if (b->n_readers == 0) { /* no thread is at it: it need not wait for one */
+        if (b->n_readers == 0) { /* no thread reads it, so there is nothing to wait for */
             reads_dequeue(r, b);
             r->reads.n_fetching -= !b->exec.reads.list;
             reads_end_block(r, b, 0, NULL);
@@ -158,7 +158,8 @@ void cw_reads_drop(struct cw_runner *r, const struct cw_range *s)
     }
 }
 
-/* Looks into the cache, and waits for it. What is to be had of the source instead is read by all threads. */
+/* Reads a block's rows from the cache, waiting for storage. If they must be read from the source instead, all
+ * read threads take part. */
 static void reads_fetch(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
@@ -176,13 +177,14 @@ static void reads_fetch(struct cw_runner *r, struct cw_counts *own, struct block
     if (status == 1 && !b->range->closed) {
         reads_enqueue(r, b, true);
     } else {
-        /* which reads_end_block takes off: the reads were planned here, and need no thread */
+        /* reads_end_block subtracts this again: the reads were planned here, after the block joined the
+         * list */
         r->reads.bytes += b->exec.reads.bytes;
         reads_end_block(r, b, status, &err);
     }
 }
 
-/* Reads of the block until all were begun. */
+/* Does reads of the block until all were begun. */
 static void reads_some(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
@@ -207,7 +209,7 @@ static void reads_some(struct cw_runner *r, struct cw_counts *own, struct block 
         cw_sched_fail(r, &err);
     }
     reads_dequeue(r, b);
-    if (b->n_readers == 1 && !b->read_failed && !b->range->closed) { /* the last one: everything is there */
+    if (b->n_readers == 1 && !b->read_failed && !b->range->closed) { /* the last thread: all bytes are read */
         pthread_mutex_unlock(&r->sched.mutex);
         status = cw_exec_read(&b->exec, own, false, &err);
         pthread_mutex_lock(&r->sched.mutex);
@@ -218,7 +220,7 @@ static void reads_some(struct cw_runner *r, struct cw_counts *own, struct block 
         reads_end_block(r, b, b->read_failed ? 0 : status, &err);
 }
 
-/* The first block with a read for another thread. */
+/* Returns the first block that has a read for another thread. */
 static struct block *reads_next_block(struct cw_runner *r)
 {
     struct block *b = r->reads.first;

@@ -1,6 +1,6 @@
 /*
- * Read threads: they read what is not in memory, for blocks that compute threads handed over, many reads at a
- * time. Mutex held, where nothing else is said.
+ * Read threads: they read bytes that are not in memory, for blocks that compute threads handed over, with
+ * many reads at a time. The runner's mutex is held, unless a comment says otherwise.
  */
 #pragma once
 #include <pthread.h>
@@ -12,40 +12,41 @@ struct block;
 struct cw_range;
 struct cw_runner;
 
-/* Reads of sources in flight at most: what a solid-state disk or a network file system needs to give its full
- * rate. Each has a thread, which is started when a read is to be done and no thread is idle. As many reads
- * may wait for a thread, so that storage never runs dry. */
+/* Reads of sources in flight at most: this many give a solid-state disk or a network file system its full
+ * rate. Each read in flight has a thread, which is started when a read is to be done and no thread is idle.
+ * The same number of reads may wait for a thread, so that storage always has work. */
 #define READ_DEPTH 64
-/* Threads that read the cache's storage: entries are large, and a cache is on a local disk. */
+/* Threads that read the cache's storage at most: entries are large, and a cache is on a local disk. */
 #define STORE_THREADS 4
-/* Where more blocks wait for the cache's storage, it is behind: others are computed instead. */
+/* If more blocks wait for the cache's storage, it is too slow, and further blocks are computed instead. */
 #define STORE_DEPTH 16
 
 struct cw_reads {
     pthread_cond_t wake; /* read threads wait for it */
     struct block *first, **tail;
-    unsigned n_blocks;   /* being read, or in the list */
-    unsigned n_fetching; /* of these: blocks that wait for the cache's storage */
-    unsigned n_fetchers; /* threads that read the cache's storage */
-    size_t bytes;        /* of sources, of blocks that are being read or in the list */
-    bool cold;           /* a read would have blocked once */
+    unsigned n_blocks;   /* blocks that are being read or in the list */
+    unsigned n_fetching; /* blocks of the list that wait for the cache's storage */
+    unsigned n_fetchers; /* threads that are reading the cache's storage */
+    size_t bytes;        /* bytes of sources that these blocks read */
+    bool cold;           /* a read would have blocked at least once */
     pthread_t threads[READ_DEPTH];
     unsigned n_threads, n_idle;
     uint64_t n_done;  /* reads */
-    uint64_t busy_ns; /* at least one thread was at storage; counted up to counted_ns */
+    uint64_t busy_ns; /* time in which at least one thread was reading, up to counted_ns */
     uint64_t counted_ns;
-    unsigned n_busy;   /* threads at storage */
-    uint64_t since_ns; /* when blocks or pieces began to be read; where none are, not used */
+    unsigned n_busy;   /* threads that are reading */
+    uint64_t since_ns; /* when blocks or pieces began to be read; not used while there are none */
 };
 
-/* The bytes of a block are not in memory: it is ready again when they are. */
+/* Adds a block whose bytes are not in memory to the list. The block becomes ready when its bytes are read. */
 void cw_reads_add(struct cw_runner *r, struct block *b);
-/* Reads that wait for a thread; counting stops at READ_DEPTH. */
+/* Returns the number of reads that wait for a thread; it stops counting at READ_DEPTH. */
 size_t cw_reads_waiting(const struct cw_runner *r);
-/* Reads of blocks of a range are not begun any more. */
+/* Cancels the reads of a range's blocks that have not begun. */
 void cw_reads_drop(struct cw_runner *r, const struct cw_range *s);
-/* Waits for the threads to end; after sched.stop was set. Mutex not held. */
+/* Waits for the threads to end; sched.stop must be set before. Mutex not held. */
 void cw_reads_stop(struct cw_runner *r);
-/* Storage is busy for blocks or pieces, which `count` counts; and not so any more. */
+/* Storage begins, or stops, to be busy for one more block or piece, which *count counts. The time between is
+ * busy time. */
 void cw_reads_begin_busy(struct cw_runner *r, unsigned *count);
 void cw_reads_end_busy(struct cw_runner *r, unsigned *count);

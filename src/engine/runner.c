@@ -1,4 +1,4 @@
-/* A runner from its start to its end, and its ranges. */
+/* Starts and ends a runner, and opens and closes its ranges. */
 #include <errno.h>
 
 #include "base/clock.h"
@@ -8,12 +8,12 @@
 #include "engine/compute.h"
 #include "engine/internal.h"
 
-/* Calls that run for a range that is closed may end by themselves for so long. Then they are cancelled, which
- * costs a Python function its process. */
+/* How long running calls for a closed range may take before they are cancelled. Cancelling ends the process
+ * of a Python function. */
 #define CLOSE_NS UINT64_C(100000000)
 
-/* The position behind all that was carved, at the end of a batch where batches follow from positions; the
- * range's begin if nothing was carved. */
+/* Returns the position after everything that was carved, rounded up to the end of a batch where batches
+ * follow from positions; the range's begin if nothing was carved. */
 static uint64_t range_progress(const struct cw_runner *r, const struct cw_range *s)
 {
     const struct piece *p = s->first;
@@ -189,7 +189,8 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
         return cw_error_nomem(err, sizeof(*s), "a range");
     *s = (struct cw_range){.runner = r, .begin = o->from.position, .limit = o->end, .rows = o->rows};
     bool last = o->end < CW_ENDLESS && o->end == r->sequence->n_positions;
-    if (last && r->compiled->counted && r->compiled->drop_remainder) /* what is left over is not computed */
+    /* elements beyond the last whole batch are not computed */
+    if (last && r->compiled->counted && r->compiled->drop_remainder)
         s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
     int status = range_alloc(r, s, &o->from, err);
     if (status >= 0)
@@ -204,8 +205,8 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
         s->next = *at;
         *at = s;
         *ret = s;
-        /* the one that the consumer lacked memory for is not the first any more: it asks as for a later one
-         */
+        /* the range for which the consumer lacked memory is not the first any more; the consumer asks again
+         * as for a later range */
         if (s == r->ranges)
             cw_memory_served(r);
         cw_sched_wake(r);
@@ -223,7 +224,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
     uint64_t until_ns = cw_now_ns() + CLOSE_NS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                                    .tv_nsec = (long)(until_ns % 1000000000u)};
-    for (;;) { /* blocks that run or read see `closed` and end */
+    for (;;) { /* blocks that run or are read see `closed` and end */
         cw_blocks_drop(r, &r->sched.ready, s);
         cw_blocks_drop(r, &r->sched.starved, s);
         cw_blocks_drop(r, &s->parked, s);
@@ -240,8 +241,8 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
     *at = s->next;
     cw_range_free(r, s);
     r->memory.consumer_short =
-        false;             /* what lacked memory may be gone with the range; else this is set again */
-    cw_memory_released(r); /* and another range is the first now */
+        false;             /* what lacked memory may be gone with the range; otherwise this is set again */
+    cw_memory_released(r); /* also because another range is the first now */
 }
 
 void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret)

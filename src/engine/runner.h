@@ -1,10 +1,10 @@
 /*
- * Runs ranges: a pool of compute threads takes ranges in their order and turns each into batches, or rows by
- * key. Ranks, numbers of batches (g) and the sequence of epochs are the iterator's: the runner does not know
- * them.
+ * Runs ranges: a pool of compute threads takes ranges in their order and turns each into batches, or into
+ * rows by key. The iterator handles ranks, numbers of batches (g) and the sequence of epochs; the runner does
+ * not know them.
  *
- * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt,
- * _profile, _tuned and _memory_used, which any may call; everything else happens on the runner's own.
+ * Threads: one thread, the consumer, calls the functions cw_runner_*. Any thread may call cw_runner_release,
+ * _interrupt, _profile, _tuned and _memory_used. All other work happens on the runner's own threads.
  */
 #pragma once
 #include "base/tuned.h"
@@ -17,155 +17,172 @@ struct cw_cache;
 
 struct cw_runner_options {
     unsigned threads;
-    size_t memory;           /* bytes: slabs, read buffers, scratch, orders of shuffles */
-    const char *memory_name; /* for errors: the option that `memory` is a part of; NULL: "option memory" */
-    size_t memory_whole;     /* bytes of that option; 0: `memory` is all of it */
-    /* a batch that was taken leaves the budget; else at cw_runner_disown or _release */
+    size_t memory; /* bytes for slabs, read buffers, scratch, and the orders of shuffles */
+    /* what errors call the option that `memory` is a part of; NULL: "option memory" */
+    const char *memory_name;
+    size_t memory_whole; /* bytes of that option; 0: `memory` is all of the option's memory */
+    /* true: a batch leaves the budget when it is taken; false: at cw_runner_disown or _release */
     bool batches_are_users;
-    bool lends;             /* other processes may be given the memory of batches */
+    bool lends;             /* the memory of batches may be mapped by other processes */
     bool optimize;          /* fuse operators */
-    bool detail;            /* count more, for `explain` (profile.h): it costs a few percent */
+    bool detail;            /* count more, for `explain` (profile.h); this costs a few percent of the rate */
     struct cw_cache *cache; /* borrowed; NULL: none */
-    /* files that fit in memory may be read as a whole while single records are read: the run needs most of
-     * each epoch */
+    /* files that fit in memory may be read as a whole during reads of single records; set if the run needs
+     * most of each epoch */
     bool read_in;
-    int64_t cache_point; /* where it is used, to begin with: the number of a cache point, or
-                            CW_CACHE_POINT_AUTO */
-    /* what each cache point would give is measured, and a policy decides (cw_runner_set_cache_point); what is
-     * slower to read than to compute is computed */
+    int64_t cache_point; /* the cache point in use at the start: its number, or CW_CACHE_POINT_AUTO */
+    /* the runner measures what each cache point would give, and the caller chooses with
+     * cw_runner_set_cache_point. Rows that are slower to read than to compute are computed */
     bool adaptive;
-    /* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex;
+    /* called whenever cw_runner_poll may have something new, from any thread, with the runner's mutex held.
      * NULL: the caller does not poll */
     void (*notify)(void *arg);
     void *notify_arg;
-    const struct cw_pull_away *away; /* borrowed; of a stream that runs in another process */
+    const struct cw_pull_away *away; /* borrowed; for a stream that runs in another process; else NULL */
 };
 
 struct cw_runner;
 struct cw_range;
 
+/* Makes a runner over a sequence, which must outlive it, and starts its threads. CW_E_BUDGET: the memory is
+ * too small for one batch. */
 int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret,
                   struct cw_error *err) _must_check_;
-/* Stops at once: ranges are dropped. */
+/* Stops all threads, and frees the runner with its ranges. */
 struct cw_runner *cw_runner_free(struct cw_runner *r);
 
 struct cw_range_options {
     uint64_t seed, epoch;
-    struct cw_entry from; /* what stands before the range; copied */
-    uint64_t end;         /* one past its last position */
-    /* its elements are asked for by key (cw_runner_part): it gives no batches. Not where batches follow from
-     * positions */
+    struct cw_entry from; /* the entry before the range, whose position is the range's begin; copied */
+    uint64_t end;         /* one past the range's last position */
+    /* the range makes no batches; its elements are requested by key (cw_runner_part). Not allowed where
+     * batches follow from positions */
     bool rows;
 };
 
-/* Opens a range. Ranges are worked on in the order of (epoch, begin), whatever the order of opening, and
- * memory is theirs in that order. Without `rows`, one that ends with the epoch gives the short batches that
- * are left over at its end, too; of any other what is left over is lost. */
+/* Opens a range. Ranges are computed in the order of (epoch, begin), whatever the order of opening, and get
+ * memory in that order. Without `rows`, a range that ends with the epoch also gives the short batches of the
+ * elements that are left at its end; a range that ends earlier drops such elements. */
 int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret,
                    struct cw_error *err) _must_check_;
-/* Ends a range behind what was begun of it, and returns the position where it ends now: at the end of a batch
- * where batches follow from positions. 0: nothing was begun, or all of it, or it can't be ended at the
- * moment. A range that was restarted for memory may have given more before than it does now. */
+/* Makes a range end at the position after everything that was begun of it, and returns that position; where
+ * batches follow from positions, it is the end of a batch. Returns 0, and changes nothing, if nothing or
+ * everything was begun, or if the range can't be ended at the moment. If the range began again for lack of
+ * memory, it may have given batches beyond the new end before. */
 uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s);
-/* Waits for what runs for it at the moment; what takes long is cancelled. */
+/* Closes and frees a range. Waits for operators and reads that run for it at the moment; those that take long
+ * are cancelled. */
 void cw_runner_close(struct cw_runner *r, struct cw_range *s);
 
-/* The next batch of a range, finished (a->batch), with the entry behind it (a->after; NULL where batches
- * follow from positions). Waits until deadline_ns (CLOCK_MONOTONIC; 0: for ever). Of a batch that the range
- * has a part of, its rows, not finished (a->part): for cw_part_read. Returns 1 when there is none left.
- * CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
+/* Takes the next batch of a range, finished (a->batch), with the entry after it (a->after; NULL where batches
+ * follow from positions). Waits until deadline_ns (CLOCK_MONOTONIC; 0: for ever). If the range has only a
+ * part of the batch's rows (a->part), the batch is not finished, and cw_part_read gives its rows. Returns 1
+ * when the range has no more batches. CW_E_DEADLINE and CW_E_INTERRUPTED change nothing. The caller owns
+ * *ret. */
 int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret,
                    struct cw_error *err) _must_check_;
-/* The same without waiting: 2 when there is nothing yet. */
+/* As cw_runner_next, without waiting. Returns 2 when the next batch is not ready. */
 int cw_runner_poll(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret,
                    struct cw_error *err) _must_check_;
-/* Whether all of a range is computed, its batches taken or not: how many they are. Not when it ends in an
- * error. It may not be so any more later, where a range before it needed the memory. */
+/* Returns whether all of a range is computed without an error, and sets *ret_batches to the number of its
+ * batches, including those that were taken. The result can become false later, when an earlier range needs
+ * the memory. */
 bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_batches);
 
 /* ---- a range opened with `rows` ---- */
 
-/* Elements from .. from + n - 1 of a key (n: at most a full batch), in a batch of their own that is not
- * finished: for cw_runner_try_finish, or cw_part_read. A full batch whose `from` is a multiple of the
- * batch size is given away as it is: its rows must not be asked for again (CW_E_BUG) while the range is open.
- * Other parts are copies. A record that was skipped has its place among the elements. 2: not computed yet, or
- * no memory now; 1: the range is over and has fewer. < 0: the range ends in an error before them. The caller
- * owns *ret. */
+/* Gives elements from .. from + n - 1 of a key (n: at most a full batch) in a batch that is not finished, for
+ * cw_runner_try_finish or cw_part_read. If `from` is a multiple of the batch size and n is a full batch, the
+ * range gives the batch away without a copy: its rows must not be requested again (CW_E_BUG) while the range
+ * is open. Other parts are copies. A skipped record has its place among the elements. Returns 2: the elements
+ * are not computed yet, or there is no memory now; 1: the range is over and has fewer elements; < 0: the
+ * range ends in an error before these elements. The caller owns *ret. */
 int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n,
                    struct cw_assembly **ret, struct cw_error *err) _must_check_;
-/* Whether these elements are computed: cw_runner_part lacks at most memory for them. */
+/* Returns whether these elements are computed, so that cw_runner_part lacks at most memory for a copy. */
 bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from,
                           uint64_t n);
-/* Elements of a key before `upto` will not be asked for (again). */
+/* Frees the elements of a key before `upto`, which will not be requested any more. */
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto);
-/* The summary of a range that is over: elements that it leaves, by key ([cw_n_keys]). 2: it is not over; < 0:
- * it ends in an error, behind so many elements. */
+/* Sets ret_elements, [cw_n_keys], to the number of elements of each key that a range leaves. Returns 2: the
+ * range is not over; < 0: it ends in an error after that many elements. */
 int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements,
                       struct cw_error *err) _must_check_;
-/* Whether a stream ended, or failed, before the end of this range. */
+/* Returns whether a stream ended, or failed, before the end of this range. */
 bool cw_runner_stream_over(struct cw_runner *r, struct cw_range *s);
-/* The key of each element so far in order, *ret_n of them; the caller frees them. The range may have begun
- * again, and have fewer than before. */
+/* Sets *ret to the key of each element so far, in order, *ret_n keys; the caller frees them. The number can
+ * become smaller when the range begins again. */
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n,
                    struct cw_error *err) _must_check_;
-/* Positions that a range with `rows` has at most, so that its elements fit in memory as far as that is known;
- * a multiple of the batch size. */
+/* Returns the number of positions that a range with `rows` should have at most, so that its elements fit in
+ * memory as far as their size is known; a multiple of the batch size. */
 uint64_t cw_runner_rows_most(struct cw_runner *r);
 
-/* For a caller that polls several ranges: whether the runner stands still with work left to do, until a batch
- * is taken or released, or a range is closed. */
+/* For a caller that polls several ranges: returns whether the runner has work left but can't continue until a
+ * batch is taken or released, or a range is closed. */
 bool cw_runner_stuck(struct cw_runner *r);
-/* A caller that polls will not ask again for what was not there: nothing waits for it any more. */
+/* The caller, which polls, will not repeat requests that lacked memory, so the runner stops keeping memory
+ * free for them. */
 void cw_runner_relent(struct cw_runner *r);
-/* The error that ended the runner as a whole, and not just a range; 0: the runner goes on. */
+/* Returns the status of the error that ended the runner as a whole, not only a range, and copies it to err;
+ * 0: the runner still works. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
-/* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the
- * runner's limit. */
+/* Sets another memory limit, at least what one batch needs, and returns the limit set. If more memory is in
+ * use, the runner waits until it is given back. */
 size_t cw_runner_set_memory(struct cw_runner *r, size_t given);
+/* Returns the bytes of the budget that are in use. Any thread. */
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
-/* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for
- * memory, and for operators on batches, like cw_runner_next. */
+/* Finishes a batch of an epoch if that is still to be done, because its rows were joined or memory was short.
+ * Waits for memory, and for operators on batches, like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
                      uint64_t deadline_ns, struct cw_error *err) _must_check_;
-/* The same for a batch of range s, without waiting: 2 when there is no memory now, or an operator still runs
- * on it. */
+/* As cw_runner_finish, for a batch of range s and without waiting. Returns 2 when there is no memory now, or
+ * an operator still runs on the batch. */
 int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s,
                          struct cw_error *err) _must_check_;
-/* Takes a batch out of a finished assembly and frees the rest. */
+/* Takes the batch out of a finished assembly and frees the assembly. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);
-/* A batch that was taken, and is still in the budget, leaves it: the caller has memory of its own for it. */
+/* Removes from the budget a batch that was taken; the caller has memory of its own for it. */
 void cw_runner_disown(struct cw_runner *r, struct cw_batch *b);
+/* Frees a batch that was taken. Any thread. */
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b);
+/* Frees a batch that was not taken out of its assembly, and cancels a call that runs on it. */
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 
-/* From any thread: waits of the consumer end with CW_E_INTERRUPTED, until it is called with false. */
+/* Makes waits of the consumer end with CW_E_INTERRUPTED, until it is called with false. Any thread. */
 void cw_runner_interrupt(struct cw_runner *r, bool on);
 
 struct cw_cache_stats;
-/* What is known of each cache point (policy/cache_stats.h). Any thread, like the next two. */
+/* Sets *ret to the measurements of each cache point (policy/cache_stats.h). Any thread, also for the next two
+ * functions. */
 void cw_runner_cache_stats(struct cw_runner *r, struct cw_cache_stats *ret);
 
-/* What was done so far: positions, threads' time, the time in which any read thread was at it. */
+/* The work done so far: positions; the time of compute threads; the time in which at least one read thread
+ * was reading. */
 struct cw_effort {
     uint64_t positions, busy_ns, cold_ns;
 };
 
 void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret);
-/* Seconds in which a thread computes an element, as it was lately; 0: none was computed yet. */
+/* Returns the seconds that a thread takes to compute an element, from recent blocks; 0: none was computed
+ * yet. */
 double cw_runner_row_s(struct cw_runner *r);
-/* The clock by which waits for its batches are measured: cw_now_ns; of modelled costs (base/cost_clock.h),
- * how long what was done so far takes. */
+/* Returns the time of the clock by which waits for the runner's batches are measured: cw_now_ns. Where costs
+ * are modelled (base/cost_clock.h), it is how long the work done so far takes. */
 uint64_t cw_runner_now_ns(struct cw_runner *r);
-/* Another cache point, as in Prepare (-1: none), for what is planned from now on. Batches, order, digest and
- * state are what they are. Where there is no such variant it stays as it is. */
+/* Uses another cache point (numbered as in Prepare; -1: none) for pieces that are planned from now on.
+ * Batches, their order, the digest and the state do not change. If there is no such variant, nothing
+ * happens. */
 void cw_runner_set_cache_point(struct cw_runner *r, int32_t cache_point);
-/* The one in use, as in Prepare. */
+/* Returns the cache point in use, numbered as in Prepare. */
 int32_t cw_runner_cache_point(const struct cw_runner *r);
-/* ret->ops must have room for an entry per operator of the pipeline; ret->values for all values, or be NULL.
- */
+/* Sets *ret to the profile so far. ret->ops must have room for each operator of the pipeline; ret->values
+ * must have room for all values, or be NULL. Any thread. */
 void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);
-/* Adds what it set by itself: how many rows a block has, blocks and batches that are under way, and whether
- * joined batches are made ahead (docs/explain.md). */
+/* Adds the runner's tuning records: the rows of a block, the blocks and batches under way, and others
+ * (docs/explain.md). Any thread. */
 void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret);
+/* Sets ret[position of an operator] to the position of the operator that it is fused into; its own if none.
+ */
 void cw_runner_fused(const struct cw_runner *r, unsigned *ret);

@@ -75,7 +75,7 @@ void cw_sched_ready(struct cw_runner *r, struct block *b)
 void cw_sched_leave(struct cw_runner *r, unsigned *count)
 {
     --*count;
-    if (r->memory.consumer_short && cw_sched_is_calm(r)) /* it takes what there is */
+    if (r->memory.consumer_short && cw_sched_is_calm(r)) /* the consumer can take memory from others now */
         cw_sched_notify(r);
 }
 
@@ -140,7 +140,7 @@ int cw_sched_wait(struct cw_runner *r, uint64_t deadline_ns, const char *what, s
     if (e == ETIMEDOUT)
         return cw_error_set(
             err, CW_E_DEADLINE,
-            "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what,
+            "%s did not come before the deadline: %u blocks are being computed, %u wait for reads", what,
             r->sched.n_running, r->reads.n_blocks);
     return 0;
 }

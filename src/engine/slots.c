@@ -1,3 +1,4 @@
+/* The points: limits count elements, elements get slots in batches, and entries are computed. */
 #include "engine/slots.h"
 
 #include <stdio.h>
@@ -6,13 +7,13 @@
 #include "base/array.h"
 #include "engine/internal.h"
 
-/* Errors are raised where the failed element stood. */
+/* Returns whether a row with this status raises an error, in the place of the failed element. */
 static bool slots_raise(const struct cw_runner *r, uint8_t status)
 {
     return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP;
 }
 
-/* Room to note what a limit counts before each position of a block. */
+/* Allocates the counts that limit k has before each position of a block. */
 static int limit_passage_new(struct cw_runner *r, struct block *b, unsigned k,
                              const struct cw_limit_count *now, struct cw_error *err)
 {
@@ -50,7 +51,8 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
             continue;
         bool within = state->count < limit->count;
         if (slots_raise(r, b->exec.block.status[i]) && !(limit->take && !within))
-            /* ends the run where it stands, skipped or not; behind a full `take` it is never reached */
+            /* the failed row ends the run in its place, whether a `skip` leaves it out or not; after a full
+             * `take` it is not reached */
             continue;
         if (within)
             state->count++;
@@ -63,13 +65,13 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
     for (; noted <= b->exec.n_refs; noted++)
         counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
-        cw_range_end(s, RANGE_OVER); /* nothing after this can live */
-        free(CW_STEAL(s->failed));   /* of a stream that was read ahead: the failure is never reached */
+        cw_range_end(s, RANGE_OVER); /* every later row would be dropped */
+        free(CW_STEAL(s->failed));   /* a failure of the stream after this element is never reached */
     }
     return 0;
 }
 
-/* The key of a row. */
+/* Returns the key of a row. */
 static int32_t slots_key(const struct cw_runner *r, const struct block *b, size_t row)
 {
     int32_t bucket = 0;
@@ -88,7 +90,8 @@ static size_t slots_position(const struct block *b, size_t at)
     return b->exec.block.origin ? b->exec.block.origin[b->idx[at]] : b->idx[at];
 }
 
-/* Live rows of the record of idx[at] that stand before it are not counted; those before its record are. */
+/* Sets counts to the elements by key that arrived before the record of row idx[at]. Rows of the same record
+ * before idx[at] do not count. */
 static void entry_count_before(const struct cw_runner *r, const struct block *b, size_t at, uint64_t *counts)
 {
     memcpy(counts, b->range->counts.arrived, cw_n_keys(r->compiled) * sizeof(*counts));
@@ -96,7 +99,7 @@ static void entry_count_before(const struct cw_runner *r, const struct block *b,
         counts[slots_key(r, b, b->idx[i])]--;
 }
 
-/* What limits had counted before a position of a block; n_refs: behind it. */
+/* Sets the limits' counts to those before a position of a block; position n_refs: after the block. */
 static void entry_set_limits(const struct cw_runner *r, const struct block *b, size_t position,
                              struct cw_entry *e)
 {
@@ -108,8 +111,8 @@ static void entry_set_limits(const struct cw_runner *r, const struct block *b, s
     }
 }
 
-/* The entry before the record of live row idx[at] of a block whose rows before it have passed: where its
- * batch begins. NULL: out of memory. */
+/* Returns the entry before the record of row idx[at], where a batch begins; the block's rows before it have
+ * passed the point. e->skip has the arrived elements for now (see entry_set_skip). NULL: out of memory. */
 static struct cw_entry *slots_entry_before(const struct cw_runner *r, const struct block *b, size_t at)
 {
     struct cw_entry *e = cw_entry_new(r->compiled);
@@ -117,12 +120,13 @@ static struct cw_entry *slots_entry_before(const struct cw_runner *r, const stru
         return NULL;
     size_t position = slots_position(b, at);
     e->position = b->piece->plan.begin + b->exec.at + position;
-    entry_count_before(r, b, at, e->skip); /* so many arrived before */
+    /* the number that arrived before; entry_set_skip makes the skip of it */
+    entry_count_before(r, b, at, e->skip);
     entry_set_limits(r, b, position, e);
     return e;
 }
 
-/* The open batch with the earliest element; NULL: none is open. */
+/* Returns the entry of the open batch with the earliest element; NULL: no batch is open. */
 static const struct cw_entry *entry_earliest_open(const struct cw_runner *r, const struct cw_range *s)
 {
     const struct cw_entry *first = NULL;
@@ -132,14 +136,15 @@ static const struct cw_entry *entry_earliest_open(const struct cw_runner *r, con
     return first;
 }
 
-/* From what had arrived at a place to what of that which follows is in batches. */
+/* Sets the skips of an entry from the elements that had arrived there: the elements in batches, less those
+ * that had arrived. */
 static void entry_set_skip(const struct cw_runner *r, const struct cw_range *s, struct cw_entry *e)
 {
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
         e->skip[k] = s->counts.batched[k] - e->skip[k];
 }
 
-/* The entry behind a batch that idx[at] completed, and everything before it. NULL: out of memory. */
+/* Returns the entry after a batch that row idx[at] completed. NULL: out of memory. */
 static struct cw_entry *slots_entry_after(const struct cw_runner *r, const struct block *b, size_t at)
 {
     const struct cw_range *s = b->range;
@@ -152,7 +157,7 @@ static struct cw_entry *slots_entry_after(const struct cw_runner *r, const struc
         return NULL;
     if (waits) {
         cw_entry_set(r->compiled, e, waits);
-    } else if (!more) { /* else the record of idx[at] has more elements */
+    } else if (!more) { /* otherwise the record of idx[at] has more elements */
         e->position = b->piece->plan.begin + b->exec.at + behind;
         memcpy(e->skip, s->counts.arrived, cw_n_keys(r->compiled) * sizeof(*e->skip));
         entry_set_limits(r, b, behind, e);
@@ -179,8 +184,8 @@ struct cw_entry *cw_slots_entry_at_end(const struct cw_runner *r, const struct c
     return e;
 }
 
-/* The error of a row takes the place of the batch that it would have been in, or stands behind all rows;
- * nothing comes after. */
+/* Makes the error of a row end the range: it takes the place of the row's batch, or, with `rows`, comes after
+ * all rows. */
 static int slots_poison(struct cw_runner *r, struct block *b, size_t row, struct cw_error *err)
 {
     struct cw_range *s = b->range;
@@ -210,7 +215,7 @@ static int slots_poison(struct cw_runner *r, struct block *b, size_t row, struct
     return 0;
 }
 
-/* The batch that live row idx[b->n_given] goes to. 1: none to be had now. */
+/* Gets the batch for row idx[b->n_given], a new one if none is open. 1: none can be had now. */
 static int slots_open_batch(struct cw_runner *r, struct block *b, unsigned key, struct cw_assembly **ret,
                             struct cw_error *err)
 {
@@ -236,7 +241,7 @@ static int slots_open_batch(struct cw_runner *r, struct block *b, unsigned key, 
     return 0;
 }
 
-/* The batch is full: idx[at] was the last one. */
+/* Closes a batch that is full; row idx[at] was the last one. */
 static int slots_close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at,
                              struct cw_error *err)
 {
@@ -261,7 +266,7 @@ static int slots_note_keys(struct cw_range *s, unsigned key, size_t n, struct cw
     return 0;
 }
 
-/* Gives the next n rows that live slots in a. */
+/* Gives the next n rows of b->idx slots in a. */
 static int slots_add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t n,
                              struct cw_error *err)
 {
@@ -283,7 +288,7 @@ static int slots_add_segment(struct cw_runner *r, struct block *b, struct cw_ass
     return a->n_assigned == a->capacity ? slots_close_batch(r, b, a, b->n_given - 1, err) : 0;
 }
 
-/* Gives the rows that live (b->idx) their slots. Goes on where it stopped when a batch was not to be had. */
+/* Gives the rows of b->idx their slots. Continues where it stopped when no batch could be had. */
 static int slots_give(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     struct cw_range *s = b->range;
@@ -296,7 +301,7 @@ static int slots_give(struct cw_runner *r, struct block *b, struct cw_error *err
             return slots_poison(r, b, row, err);
         unsigned key = (unsigned)slots_key(r, b, row);
         uint64_t skip = s->entry.skip ? s->entry.skip[key] : 0;
-        if (s->counts.arrived[key] < skip) { /* in an earlier batch */
+        if (s->counts.arrived[key] < skip) { /* these elements are in an earlier batch */
             size_t n = CW_MIN(rest, skip - s->counts.arrived[key]);
             s->counts.arrived[key] += n;
             b->n_given += n;
@@ -316,7 +321,7 @@ static int slots_give(struct cw_runner *r, struct block *b, struct cw_error *err
 int cw_slots_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     bool limit = b->point < r->compiled->n_limits;
-    if (b->n_passed > b->point) { /* a second attempt: what was decided stays */
+    if (b->n_passed > b->point) { /* in a second attempt, what was decided in the first stays */
         const uint8_t *dropped = limit && b->dropped ? b->dropped[b->point] : NULL;
         for (size_t i = 0; dropped && i < b->exec.block.n; i++)
             if (dropped[i]) {
@@ -331,8 +336,8 @@ int cw_slots_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
     return status;
 }
 
-/* The segment of a row; NULL: the row has no slot. *ret_settled: as it has one in an earlier batch, or comes
- * behind an error that ends the range. */
+/* Returns the segment of a row; NULL: the row has no slot. *ret_settled: the row has none because it is in an
+ * earlier batch, or comes after an error that ends the range. */
 static struct segment *slots_segment_of(const struct block *b, size_t row, bool *ret_settled)
 {
     *ret_settled = false;
@@ -354,7 +359,7 @@ static void slots_quarantine(struct cw_runner *r, const struct block *b, const s
                                          : NULL;
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
-        return; /* the count is short by one; there is no memory to say so */
+        return; /* the record is missing in the list and the count, since there is no memory to report it */
     *q = (struct cw_quarantined){.next = *list,
                                  .op = f->op,
                                  .file = path ? strdup(path) : NULL,

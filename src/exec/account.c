@@ -49,7 +49,7 @@ struct cw_turn cw_turn_begin(const struct cw_counts *t, const struct cw_block *c
     return turn;
 }
 
-/* Counts rows and bytes of the values that an operator made. */
+/* Adds rows and bytes of the values that an operator made. */
 static void counts_add_values(struct cw_counts *t, unsigned leaf, const struct cw_op *op,
                               const struct cw_block *c)
 {
@@ -83,6 +83,6 @@ void cw_turn_end(struct cw_counts *t, unsigned leaf, bool plain, const struct cw
     if (!t->values)
         return;
     p->live_rows += turn->n_live;
-    if (plain && !c->expansion) /* flat_map: the rows that it makes are not those of the block */
+    if (plain && !c->expansion) /* not for flat_map, whose result is not in the block yet */
         counts_add_values(t, leaf, op, c);
 }

@@ -1,9 +1,9 @@
 /*
- * An execution reads the rows at its cache point from the cache as a whole or computes them as a whole, so
- * that no operator ever sees rows that are not to be computed.
+ * An execution either reads all of its rows at the cache point from the cache or computes all of them, so no
+ * operator sees rows that need not be computed.
  *
- * The content of an entry: components of fixed type one after the other, then those of varying shape, each
- * behind a struct varying.
+ * The content of an entry: the components of fixed size one after the other, then those of varying shape,
+ * each after a struct varying.
  */
 #include "exec/cached.h"
 
@@ -16,7 +16,7 @@
 #include "cache/cache.h"
 #include "storage/file.h"
 
-#define VALUE_ALIGN 16 /* of varying values, and of what is in front of them */
+#define VALUE_ALIGN 16 /* alignment of varying values, and of the bytes before them */
 
 struct varying {
     uint64_t size;
@@ -30,16 +30,16 @@ struct cw_cached {
     unsigned leaf;
     const struct cw_cache_point *point;
     struct cw_cache *cache;
-    struct cw_hash128 identity; /* of the cache point, with the source's context */
+    struct cw_hash128 identity; /* hash of the cache point's identity and the source's context */
     char *meta;
-    size_t fixed_bytes; /* of an entry; what follows varies */
+    size_t fixed_bytes; /* bytes of an entry's components of fixed size, which come first */
     unsigned n_varying;
-    uint8_t fixed[CW_MAX_COMPONENTS]; /* by component */
+    uint8_t fixed[CW_MAX_COMPONENTS]; /* by component: whether its size is fixed */
     pthread_mutex_t mutex;
-    /* guarded by mutex, like the next two: the set that was wanted last; NULL: it could not be opened */
+    /* the cache set used last; NULL: it could not be opened. The mutex guards this and the next two */
     struct cw_cache_set *set;
     struct cw_hash128 key;
-    bool opened; /* set and key stand for an attempt */
+    bool opened; /* true: set and key are the result of an attempt to open */
 };
 
 const struct cw_op *cw_cached_cache_point(const struct cw_cached *c)
@@ -54,7 +54,7 @@ static const struct cw_source *cached_source(const struct cw_cached *c)
 
 /* ---- sets ---- */
 
-/* Describes what is kept, for people: JSON, which the caller frees. */
+/* Returns a description of the cached elements for people: JSON, which the caller frees. */
 static char *cached_describe(const struct cw_program *g, const struct cw_cache_point *m)
 {
     json_t *operators = json_array(), *components = json_object();
@@ -72,8 +72,8 @@ static char *cached_describe(const struct cw_program *g, const struct cw_cache_p
     return meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
 }
 
-/* The key of the set of an epoch: it includes the keys of draws before the cache point, which may differ
- * between epochs. */
+/* Returns the key of the cache set of an epoch. It includes the keys of random draws before the cache point,
+ * which may differ between epochs. */
 static struct cw_hash128 cached_epoch_key(const struct cw_cached *c, const struct cw_epoch *e)
 {
     const struct cw_program *g = &c->env->compiled->programs[c->leaf];
@@ -142,7 +142,7 @@ int cw_cached_new(const struct cw_exec_env *env, unsigned leaf, const struct cw_
 
 int cw_cached_check(struct cw_cached *c, struct cw_error *err)
 {
-    if (c->point->draws) /* the set is not known before there is an epoch */
+    if (c->point->draws) /* the set depends on the epoch, which is not known yet */
         return 0;
     struct cw_cache_set *set = cw_cached_set(c, NULL, err);
     cw_cache_set_unref(set);
@@ -166,8 +166,8 @@ void cw_cached_put_profile(struct cw_cached *c, const char *text)
 
 /* ---- looking up ---- */
 
-/* A hash that names the content of a row's file: its key where that covers all of it, else the file's times
- * too. */
+/* Returns a hash that identifies the content of a row's file: its file key if that covers all of the content,
+ * else the file's times too. */
 static uint64_t content_key(const struct cw_source *source, uint64_t row, uint64_t file_key)
 {
     bool partial = false;
@@ -180,7 +180,7 @@ static uint64_t content_key(const struct cw_source *source, uint64_t row, uint64
     return cw_key_hash(&k);
 }
 
-/* Fills in the cache keys of n positions of the source. */
+/* Sets the cache keys of n positions of the source. */
 static void cached_keys(const struct cw_cached *c, const struct cw_ref *refs, size_t n,
                         struct cw_cache_key *ret)
 {
@@ -197,8 +197,8 @@ static void cached_keys(const struct cw_cached *c, const struct cw_ref *refs, si
     }
 }
 
-/* As cw_cache_find, for n rows of the source. What was kept of a file that was changed since it was indexed
- * is not found: the file is read instead, which is an error. */
+/* As cw_cache_find, for n rows of the source. Entries of a file that was changed after it was indexed count
+ * as not found: the file is read instead, which gives an error. */
 static size_t cached_find(const struct cw_cached *c, struct cw_cache_set *set, const struct cw_epoch *e,
                           const struct cw_ref *refs, const struct cw_cache_key *keys, size_t n,
                           struct cw_cache_place *ret)
@@ -230,8 +230,8 @@ size_t cw_cached_look_up(const struct cw_cached *c, struct cw_cache_set *set, co
 
 /* ---- from the cache ---- */
 
-/* Where the rows of a component of fixed type go: to their places in the batch if these are known, else to
- * memory of the arena. */
+/* Returns where the rows of a component of fixed size go: to their slots in the batch if these are known,
+ * else to memory of the arena. */
 static uint8_t *fetch_place(struct cw_exec *x, const struct cw_component *m, struct cw_error *err)
 {
     const struct cw_program *g = x->program;
@@ -241,8 +241,8 @@ static uint8_t *fetch_place(struct cw_exec *x, const struct cw_component *m, str
     return cw_arena_alloc(&x->arena, x->block.n * cw_type_bytes(&m->type), err);
 }
 
-/* Makes columns, and says where the content of each entry goes. 1: an entry has another size than this
- * pipeline writes. */
+/* Makes columns, and sets where the content of each entry is read to. 1: an entry does not have the size that
+ * this pipeline writes. */
 static int fetch_prepare(struct cw_exec *x, struct cw_cache_get *gets, uint8_t **tails, struct cw_error *err)
 {
     const struct cw_cached *c = x->variant->cached;
@@ -295,8 +295,8 @@ static int fetch_prepare(struct cw_exec *x, struct cw_cache_get *gets, uint8_t *
     return 0;
 }
 
-/* Sets the values of varying shape of a row from `left` bytes at `at`. 1: the bytes are not what this
- * pipeline writes. */
+/* Sets the values of varying shape of a row from the `left` bytes at `at`. 1: the bytes do not have the form
+ * that this pipeline writes. */
 static int fetch_varying(const struct cw_exec *x, size_t row, uint8_t *at, size_t left)
 {
     const struct cw_cached *c = x->variant->cached;
@@ -321,8 +321,8 @@ static int fetch_varying(const struct cw_exec *x, size_t row, uint8_t *at, size_
     return 0;
 }
 
-/* Reads rows that the cache has, all of them. 1: would block; 2: they can't be read after all; 3: not in
- * time. */
+/* Reads the rows, all of which the cache has. 1: the read would block; 2: they can't be read after all; 3:
+ * not within the patience. */
 static int fetch_rows(struct cw_exec *x, struct cw_cache_get *gets, struct cw_error *err)
 {
     const struct cw_cached *c = x->variant->cached;
@@ -333,7 +333,7 @@ static int fetch_rows(struct cw_exec *x, struct cw_cache_get *gets, struct cw_er
     int status = fetch_prepare(x, gets, tails, err);
     if (status != 0)
         return status == 1 ? 2 : status;
-    /* reading changes the order of gets */
+    /* note the lengths, because reading changes the order of gets */
     size_t *lengths = cw_arena_alloc(&x->arena, n * sizeof(*lengths), err);
     if (!lengths)
         return err->status;
@@ -392,7 +392,7 @@ int cw_cached_fetch(struct cw_exec *x, struct cw_error *err)
         return status;
     if (status == 3)
         x->cache.late_ns = cw_cost_now_ns() - start;
-    if (readable) /* entries that were wrong are forgotten: the rows are looked up again, to be kept anew */
+    if (readable) /* wrong entries were removed: look the rows up again, so that they are written anew */
         cached_find(c, x->cache.set, x->epoch, refs, keys, n, places);
     for (size_t i = 0; i < n; i++)
         kept[i] = places[i].segment != NULL;
@@ -455,7 +455,7 @@ static void keep_write(const struct cw_cached *c, const struct cw_block *from, s
         }
 }
 
-/* Writes an entry for row `row` of x: row i of c, or (c NULL) that a filter dropped it. */
+/* Writes an entry for row `row` of x: row i of c; or, if c is NULL, that a filter dropped the row. */
 static void keep_row(struct cw_exec *x, size_t row, const struct cw_block *c, size_t i, uint64_t cost_ns)
 {
     const struct cw_cached *cached = x->variant->cached;
@@ -478,14 +478,14 @@ void cw_cached_keep(struct cw_exec *x, const struct cw_block *c, const uint32_t 
 {
     if (!x->cache.kept)
         return;
-    if (c == &x->block) /* flat_map behind the cache point may make other rows of these */
+    if (c == &x->block) /* a flat_map after the cache point may make other rows of these */
         cw_cached_keep_dropped(x);
     uint64_t cost_ns = (cw_cost_now_ns() - x->started_ns) / CW_MAX(c->n, 1);
     for (size_t i = 0; i < c->n; i++) {
         size_t row = map ? map[i] : i;
         if (c->status[i] != CW_ROW_OK || x->cache.kept[row])
             continue;
-        x->cache.kept[row] = 1; /* whatever becomes of it from here on */
+        x->cache.kept[row] = 1; /* marked, whatever happens to the row later */
         cw_cache_missed(x->cache.set, 1);
         if (keep_has_fault(x, row))
             continue;

@@ -1,3 +1,4 @@
+/* Runs the source and the operators over the rows of an execution, and replaces or keeps failed rows. */
 #include "exec/exec.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "base/philox.h"
 #include "exec/cached.h"
 
-#define REPLACE_ATTEMPTS 64 /* records that are tried for a row that failed */
+#define REPLACE_ATTEMPTS 64 /* records tried as the replacement of a failed row */
 
 void cw_exec_free_faults(struct cw_exec *x)
 {
@@ -46,7 +47,7 @@ void cw_exec_record_id(const struct cw_exec *x, size_t row, struct cw_record_id 
     ret->element = x->element ? x->element[row] : 0;
 }
 
-/* Makes what is the same for all operators. */
+/* Sets up what all operators of the execution share. */
 static int exec_prepare(struct cw_exec *x, struct cw_error *err)
 {
     const struct cw_program *g = x->program;
@@ -115,8 +116,8 @@ static int exec_run_op(const struct cw_exec *x, struct cw_counts *t, const struc
 static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, size_t row, size_t own,
                         struct cw_error *err);
 
-/* Moves the faults of c to x, and replaces the rows that failed where that is wanted. Row i of c is row
- * map[i] of x (map NULL: i). */
+/* Moves the faults of c to x, and with on_error "replace" replaces the rows that failed. Row i of c is row
+ * map[i] of x (map NULL: row i). */
 static int exec_take_faults(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
                             struct cw_error *err)
 {
@@ -145,14 +146,15 @@ static int exec_take_faults(struct cw_exec *x, struct cw_counts *t, struct cw_bl
     return 0;
 }
 
-/* Faults name rows: the faults of a record become those of its first row. */
+/* Updates the rows that faults name after a flat_map: the faults of a record become those of its first
+ * row. */
 static void exec_move_faults(struct cw_exec *x, const struct cw_expansion *e)
 {
     for (struct cw_exec_fault *f = x->faults; f; f = f->next)
         f->row = CW_FIRST(i, 0, e->n, e->origin[i] >= f->row);
 }
 
-/* What flat_map left in x->block.expansion becomes the rows of x. */
+/* Makes the rows that flat_map left in x->block.expansion the rows of x. */
 static int exec_expand(struct cw_exec *x, struct cw_error *err)
 {
     struct cw_block *c = &x->block;
@@ -164,11 +166,11 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     if (!origin || !element || !rows || (c->eids && !eids))
         return err->status;
     c->all_ok = true;
-    uint32_t given = 0; /* of the record */
+    uint32_t given = 0; /* elements of the record so far */
     for (size_t i = 0; i < e->n; i++) {
         origin[i] = x->block.origin ? x->block.origin[e->origin[i]] : e->origin[i];
         given = i > 0 && origin[i] == origin[i - 1] ? given : 0;
-        /* a row that was dropped or failed takes no number, and keeps the id that errors name */
+        /* a row that was dropped or failed takes no number, and keeps the id that errors show */
         element[i] = e->status[i] == CW_ROW_OK ? ++given : x->element ? x->element[e->origin[i]] : 0;
         rows[i] = c->rows[e->origin[i]];
         c->all_ok &= e->status[i] == CW_ROW_OK;
@@ -185,7 +187,7 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     c->n = e->n;
     c->status = e->status;
     c->rows = rows;
-    c->raw = NULL; /* the bytes were the source's */
+    c->raw = NULL; /* the bytes were those of the source's rows */
     c->columns = e->columns;
     for (size_t i = 0; eids && i < e->n; i++) {
         struct cw_record_id id;
@@ -196,7 +198,8 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     return 0;
 }
 
-/* The first operator of a stage; of the stage after the last: how many operators there are. */
+/* Returns the index of the first operator of a stage; for the stage after the last: the number of
+ * operators. */
 static unsigned exec_stage_begin(const struct cw_exec *x, unsigned stage)
 {
     return x->plain ? x->program->stage[stage] : x->variant->optimized->stage[stage];
@@ -207,8 +210,8 @@ bool cw_exec_stage_is_empty(const struct cw_exec *x, unsigned stage)
     return exec_stage_begin(x, stage) == exec_stage_begin(x, stage + 1);
 }
 
-/* A filter or a batcher can't decide about elements that failed, so these are dropped. Where errors are
- * raised they stay, to be found. */
+/* Drops failed elements before a filter or a batcher, which can't decide about them. If errors are raised,
+ * the elements stay, so that the error is found. */
 static void exec_drop_failed(const struct cw_exec *x, const struct cw_op *op, struct cw_block *c)
 {
     bool decides = op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
@@ -275,8 +278,7 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
 
 /* ---- replacement ---- */
 
-/* Reads the bytes of the record of an execution with one row, which need not have been loaded with its
- * plan. */
+/* Reads the bytes of the record of an execution with one row, which need not be loaded with its plan. */
 static int exec_read_single(struct cw_exec *one, struct cw_counts *t, struct cw_error *err)
 {
     const struct cw_source *source = cw_exec_source(one);
@@ -294,7 +296,7 @@ static int exec_read_single(struct cw_exec *one, struct cw_counts *t, struct cw_
     return status;
 }
 
-/* The outputs of the only row, in memory of the arena. */
+/* Takes the outputs of the only row, in memory of the arena. */
 static int exec_take_single(const struct cw_exec *one, struct cw_arena *arena, struct cw_replaced *ret,
                             struct cw_error *err)
 {
@@ -310,8 +312,8 @@ static int exec_take_single(const struct cw_exec *one, struct cw_arena *arena, s
     return 0;
 }
 
-/* Runs the record of x->plan->room[at] through all operators. 0: ret is filled (memory of the arena); 1: it
- * failed or was dropped. */
+/* Runs the record x->plan->room[at] through all operators. 0: *ret is filled, with memory of the arena; 1:
+ * the record failed or was dropped. */
 static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, struct cw_replaced *ret,
                            struct cw_error *err)
 {
@@ -328,7 +330,7 @@ static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, 
                           .at = at,
                           .n_refs = 1,
                           .block.n = 1,
-                          .arena = x->arena, /* handed back below */
+                          .arena = x->arena, /* given back below */
                           .cache.use = CW_CACHE_USE_NONE};
     const struct cw_source *source = cw_exec_source(&one);
     const struct cw_optimized *o = variant->optimized;
@@ -348,8 +350,8 @@ static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, 
     return status;
 }
 
-/* Replaces row `row` of c, which is row `own` of x, by another record. 0: replaced; 1: no good record
- * found. */
+/* Replaces row `row` of c, which is row `own` of x, by another record. 0: replaced; 1: no record without a
+ * fault was found. */
 static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, size_t row, size_t own,
                         struct cw_error *err)
 {
@@ -393,7 +395,7 @@ void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f,
 
 /* ---- some of the rows ---- */
 
-/* Rows of a column by index, as a column of its own. */
+/* Copies rows of a column, chosen by index, into a new column. */
 static int column_gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n,
                          struct cw_column *to, struct cw_error *err)
 {

@@ -5,7 +5,7 @@ static bool plan_replaces(const struct cw_sequence *s)
     return s->compiled->pipeline->on_error == CW_ON_ERROR_REPLACE;
 }
 
-/* Positions that the plan of n of them has at most. */
+/* Returns the number of positions for which the plan of n positions needs memory at most. */
 static uint64_t plan_positions_most(const struct cw_sequence *s, uint64_t n)
 {
     return CW_MIN(n + (plan_replaces(s) ? 2 * CW_REPLACE_POSITIONS : 0), s->n_positions);

@@ -1,11 +1,11 @@
-/* Reads the bytes of an execution, neighbouring records in one read. */
+/* Reads the bytes of an execution's rows; neighbouring records take one read. */
 #include "exec/cached.h"
 #include "exec/exec.h"
 
 #include "base/cost_clock.h"
 #include "storage/file.h"
 
-/* Decides which reads the rows need, and makes room for their bytes. */
+/* Plans the reads that the rows need, and allocates memory for their bytes. */
 static int exec_plan_reads(struct cw_exec *x, struct cw_error *err)
 {
     const struct cw_source *source = cw_exec_source(x);
@@ -67,7 +67,7 @@ static int exec_read_source(struct cw_exec *x, struct cw_counts *t, bool nowait,
     const struct cw_source *source = cw_exec_source(x);
     uint64_t start = cw_cost_now_ns();
     int status = 0;
-    bool planned = source->ops->load || source->ops->pull; /* the bytes came with the plan */
+    bool planned = source->ops->load || source->ops->pull; /* the bytes were loaded with the plan */
     if (x->reads.done)
         return 0;
     if (planned)
@@ -87,7 +87,7 @@ static int exec_read_source(struct cw_exec *x, struct cw_counts *t, bool nowait,
     x->block.raw = x->reads.raw;
     x->reads.done = true;
     t->read_ns += cw_cost_now_ns() - start;
-    if (t->ops) /* else it is a read thread's time */
+    if (t->ops) /* a read thread's time is counted elsewhere */
         x->prefix_ns += cw_cost_now_ns() - start;
     return 0;
 }

@@ -1,3 +1,4 @@
+/* Hands out the batches of epochs in order, and keeps the position. */
 #include "order/iterator_impl.h"
 
 #include <inttypes.h>
@@ -7,7 +8,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-#define MAX_LISTED 10000 /* records that failed; more are counted, not listed */
+#define MAX_LISTED 10000 /* records that failed and are listed at most; further ones are only counted */
 
 /* ---- epochs ---- */
 
@@ -41,7 +42,7 @@ void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const stru
     cw_entry_set(c, &to->entry, &from->entry);
 }
 
-/* Makes the present place of the iterator its state. The producer may then forget all before it. */
+/* Makes the present position the iterator's state. The producer may then forget all batches before it. */
 static void iterator_set_state(struct cw_iterator *it)
 {
     cw_cursor_set(it->compiled, &it->round, &it->at);
@@ -98,7 +99,7 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         cw_iterator_release(it, it->own);
     if (it->pending)
         it->producer->ops->drop(it->producer, it->pending);
-    cw_iterator_free(it->again); /* first: it may use this producer */
+    cw_iterator_free(it->again); /* first, because it may use this producer */
     while (it->n_open > 0)
         iterator_close_epoch(it);
     it->producer->ops->free(it->producer);
@@ -142,7 +143,7 @@ static int iterator_next_epoch(struct cw_iterator *it, struct cw_error *err)
     return iterator_open_epochs(it, err);
 }
 
-/* Moves the position past a batch. */
+/* Moves the position (at.entry) past a batch. */
 static void iterator_advance(struct cw_iterator *it, const struct cw_assembly *a)
 {
     if (a->after)
@@ -169,8 +170,8 @@ static void iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly
     }
 }
 
-/* Finishes a batch that was pulled, also one of another rank, or one that a `skip` leaves out: an error in
- * any batch ends the run. */
+/* Finishes a batch that was pulled. Batches of other ranks, and batches that a `skip` leaves out, are
+ * finished too, because an error in any batch ends the run. */
 static int iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns,
                            struct cw_error *err)
 {
@@ -178,11 +179,11 @@ static int iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool m
         return cw_error_copy(err, a->error);
     int r = it->producer->ops->finish(it->producer, a, mine, it->at.epoch, deadline_ns, err);
     if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
-        cw_assembly_poison(a, err, 0); /* its functions are not called again */
+        cw_assembly_poison(a, err, 0); /* so that its Python functions are not called again */
     return r;
 }
 
-/* Makes a finished batch of this rank the one that is offered, as batch g. */
+/* Takes a finished batch of this rank as it->own, the batch to offer, with number g. */
 static void iterator_take_own(struct cw_iterator *it, struct cw_assembly *a, uint64_t g)
 {
     iterator_note_quarantined(it, a);
@@ -191,7 +192,7 @@ static void iterator_take_own(struct cw_iterator *it, struct cw_assembly *a, uin
     it->own->g = g;
 }
 
-/* The epoch is over: a rank that has no batch in the last round repeats one. */
+/* Ends the epoch. A rank that has no batch in the last round repeats a batch as padding. */
 static int iterator_end_epoch(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
 {
     uint64_t total = it->at.g, rest = total - it->round.g, j = it->options.rank - rest;
@@ -200,13 +201,14 @@ static int iterator_end_epoch(struct cw_iterator *it, uint64_t deadline_ns, stru
         r = cw_padding_take(it, it->at.epoch, total + j, j % total, deadline_ns, err);
     if (r >= 0)
         r = iterator_next_epoch(it, err);
-    /* the next epoch will have no batch either: endless epochs would never give one */
+    /* the next epoch would have no batch either, and endless epochs would never give one */
     if (r >= 0 && total == 0 && it->options.epochs >= INT64_MAX)
         it->at.epoch = it->options.epochs;
     return r;
 }
 
-/* Goes past a finished batch whose turn it is. Frees it, unless it is this rank's. */
+/* Moves the position past a finished batch whose turn it is. Takes the batch if it is this rank's (`mine`),
+ * else frees it. */
 static void iterator_pass(struct cw_iterator *it, struct cw_assembly *a, bool mine)
 {
     iterator_advance(it, a);
@@ -226,7 +228,9 @@ static int iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct c
         if (r == 0) {
             bool mine = (a->n_before || iterator_count_ahead(it) == 0) && !a->lost;
             if ((r = iterator_finish(it, a, mine, deadline_ns, err)) < 0) {
-                it->pending = a; /* no batch is lost, and none behind a failure is handed out */
+                /* keep the batch for the next call: no batch is lost, and no batch after a failed one is
+                 * handed out */
+                it->pending = a;
                 return r;
             }
             if (a->n_before) {

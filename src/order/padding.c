@@ -1,4 +1,4 @@
-/* Padding: repeats batches of an epoch that is over, so that all ranks have as many. */
+/* Padding: repeats batches of an epoch that is over, so that all ranks have equally many batches. */
 #include <inttypes.h>
 #include <poll.h>
 
@@ -7,7 +7,8 @@
 #include "base/crash.h"
 #include "base/thread.h"
 
-/* Makes it->again, over an epoch that is over, as rank `rank` of world_size, unless it is there. */
+/* Makes it->again, an iterator over an epoch that is over, as rank `rank` of world_size, unless it exists
+ * already. */
 static int padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,
                         struct cw_error *err)
 {
@@ -47,8 +48,10 @@ int cw_padding_take(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
         cw_iterator_release(it->again, b);
     }
     if (r > 0)
-        r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
-    if (r < 0) { /* the next call begins anew: the batch may be accepted already */
+        r = cw_error_set(err, CW_E_BUG,
+                         "epoch %" PRIu64 " gave fewer batches when it was repeated than before", epoch);
+    /* the next call starts with a new iterator, because this one may have accepted the batch already */
+    if (r < 0) {
         if (r != CW_E_DEADLINE && r != CW_E_INTERRUPTED)
             cw_iterator_free(CW_LOCKED(&it->mutex, CW_STEAL(it->again)));
         return r;

@@ -1,5 +1,5 @@
-/* The producer whose batches a runner of this process computes, an epoch as one range; and one without
- * batches. */
+/* Two producers: one whose batches a runner of this process computes, with an epoch as one range; and one
+ * without batches. */
 #include "order/producer.h"
 
 #include "engine/runner.h"
@@ -13,8 +13,8 @@ struct local {
 
 struct cw_batches {
     struct cw_range *range;
-    /* batches that were handed out and are computed again: the state came from a service, and only has their
-     * number */
+    /* batches to compute and drop, because they were handed out before: the state came from a service and has
+     * only their number */
     uint64_t discard;
 };
 

@@ -9,11 +9,14 @@
 #include "base/text.h"
 
 #define STATE_VERSION 4
-#define PLAN_VERSION 3 /* raised by each change of docs/semantics.md that changes what a pipeline gives */
+/* raised by each change of docs/semantics.md that changes the batches of a pipeline */
+#define PLAN_VERSION 3
 
-/* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last.
- * 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
-/* Writes what comes before a key's value. *next: the key that follows without being named; at first 0. */
+/* Lists by key in a state have the form "value value key:value". A value without a key belongs to the key
+ * after the one before. 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays
+ * within 1 KB. */
+/* Writes the separator and, unless it is *next, the key before the key's value. *next: the key that need not
+ * be written; 0 at first. It is set to key + 1. */
 static void state_add_key(struct cw_text *t, unsigned key, unsigned *next)
 {
     if (t->size)
@@ -23,7 +26,7 @@ static void state_add_key(struct cw_text *t, unsigned key, unsigned *next)
     *next = key + 1;
 }
 
-/* Returns where the value at `at` begins. If its key is written before it, sets *key. */
+/* Returns where the value begins in the text at `at`. If a key is written before the value, sets *key. */
 static const char *state_read_key(const char *at, unsigned *key)
 {
     uint64_t named;
@@ -58,8 +61,8 @@ static int state_add_entry(const struct cw_compiled *c, json_t *state, const str
     return r;
 }
 
-/* Adds `handed_out`, the batches that were handed out before their turn: a hexadecimal number with bit i for
- * the batch of the i-th round from g on. Adds the rank where the state is good for that rank only. */
+/* Adds `handed_out`, the batches that were handed out before their turn: a hexadecimal number whose bit i
+ * stands for the batch of round i, counted from g. Adds the rank if the state is valid for that rank only. */
 static int state_add_rank(const struct cw_iterator *it, json_t *state)
 {
     char bits[17];
@@ -91,7 +94,7 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
     return state;
 }
 
-/* Explains a number that is valid JSON and does not fit in 64 bits: which field has it. */
+/* Sets the error about JSON with a number that does not fit in 64 bits: it names the field. */
 static int state_overflow(const char *name, const char *text, size_t size, const json_error_t *je,
                           struct cw_error *err)
 {
@@ -161,8 +164,8 @@ static int state_read_skip(const struct cw_compiled *c, const char *skip, struct
         at = state_read_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
             return cw_error_set(err, CW_E_STATE,
-                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
-                                "keys below %u, elements in base 36",
+                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" with "
+                                "keys below %u and elements in base 36",
                                 skip, cw_n_keys(c));
         e->skip[key] = n;
     }
@@ -186,14 +189,14 @@ static int state_read_entry(const struct cw_compiled *c, const json_t *state, st
             k >= c->n_limits || l.count >= CW_ENDLESS)
             return cw_error_set(
                 err, CW_E_STATE,
-                "state: limits is \"%.60s\": expected \"limit:pass:elements\" for limits below %u", limits,
+                "state: limits is \"%.60s\": expected \"limit:pass:elements\" with limits below %u", limits,
                 c->n_limits);
         e->limits[k] = l;
     }
     return r;
 }
 
-/* Checks that a run of this pipeline and seed saved the state, as far as that is known without the data. */
+/* Checks, as far as possible without the data, that a run of this pipeline and seed saved the state. */
 static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const json_t *state,
                              struct cw_error *err)
 {
@@ -208,15 +211,16 @@ static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const j
     if (version != STATE_VERSION || plan != PLAN_VERSION)
         return cw_error_set(err, CW_E_STATE,
                             "state: version %" PRIu64 " of plan %" PRIu64
-                            ": expected version %d of plan %d; another cachew wrote it",
+                            ": expected version %d of plan %d; another version of Cachew wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
     if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_read_u64(state, "seed", &saved, err)) < 0)
         return r;
-    return saved == seed ? 0
-                         : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64,
-                                        saved, seed);
+    return saved == seed
+               ? 0
+               : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has seed %" PRIu64,
+                              saved, seed);
 }
 
 static int state_read_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
@@ -233,14 +237,15 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
                             "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
                             bits ? bits : "no text");
     if (!o->unordered)
-        return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
-                              "state: order is any, this run has exact: batches behind batch g were handed "
-                              "out before it, and can't be left out of the exact order; expected order any");
+        return cw_error_value(
+            err, CW_E_STATE, "order", "any", "exact",
+            "state: order is any, this run has exact: some batches after batch g were already "
+            "handed out, and exact order can't leave them out; expected order any");
     return 0;
 }
 
-/* Checks the rank. A state with batches that were handed out before their turn, or of ranges of the rank's
- * own, is good for that rank only. */
+/* Checks the rank. A state is valid for its own rank only if batches were handed out before their turn, or if
+ * the rank has ranges of its own. */
 static int state_check_rank(const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
     bool own = json_is_true(json_object_get(state, "own_ranges")),
@@ -253,7 +258,7 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
             err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
             o->at_most_once ? "at-most-once" : "exactly-once",
             "state: its batch %s made of one rank's own ranges (guarantee at-most-once with several ranks), "
-            "and this run's %s: expected a state of such a run, or of the beginning of an epoch",
+            "and this run's batches %s: expected a state that a run with the same guarantee wrote",
             own ? "is" : "is not", own ? "are not" : "are");
     if (!own && !json_object_get(state, "handed_out"))
         return 0;
@@ -265,8 +270,8 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
     return cw_error_value(err, CW_E_STATE, "rank", have, expected,
-                          "state: rank is %s, this run is rank %s: which batches this rank was handed out "
-                          "another rank's run can't know",
+                          "state: rank is %s, this run is rank %s: the state says only which batches its own "
+                          "rank was handed out",
                           have, expected);
 }
 
@@ -295,7 +300,7 @@ static int state_wrong(struct cw_error *err, const char *key, uint64_t value, co
                           expected);
 }
 
-/* Checks that the data have such a position, and that a batch, or a window of pack, begins there. */
+/* Checks that the position exists, and that a batch, or a window of `pack`, begins there. */
 static int state_check_position(const struct cw_iterator *it, struct cw_error *err)
 {
     const struct cw_compiled *c = it->compiled;
@@ -308,7 +313,7 @@ static int state_check_position(const struct cw_iterator *it, struct cw_error *e
         return state_wrong(err, "g", g, "at most %" PRIu64 ", the number of batches of an epoch", batches);
     if (c->group && position < n && position % c->group != 0)
         return state_wrong(err, "position", position,
-                           "a multiple of %" PRIu64 ", the positions that are packed among themselves",
+                           "a multiple of %" PRIu64 ", the window whose elements are packed together",
                            c->group);
     if (c->counted && position != CW_MIN(g * size, n))
         return state_wrong(err, "position", position, "%" PRIu64 ", where batch %" PRIu64 " begins",

@@ -1,4 +1,5 @@
-/* Attributes: from JSON to what the operator's table says, and back out for the operator's functions. */
+/* Checks an operator's attributes in JSON against the table of its descriptor, and gives their values to the
+ * operator's functions. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +79,7 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
     return buf;
 }
 
-/* "OP: ATTRIBUTE is VALUE: expected EXPECTED" */
+/* Sets the error "OP: ATTRIBUTE is VALUE: expected EXPECTED". value NULL: the attribute is missing. */
 static int attr_error(const char *op, const char *attribute, const json_t *value, const char *expected,
                       struct cw_error *err)
 {
@@ -101,7 +102,7 @@ int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error
     return attr_error(op->desc->name, attribute, json_object_get(op->attrs, attribute), expected, err);
 }
 
-/* What the Python package writes for a function. */
+/* Returns whether v is a function as the Python package writes it. */
 static bool attr_function_ok(const json_t *v)
 {
     const char *key, *const strings[] = {"name", "identity", "payload"};
@@ -194,7 +195,8 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
     return attr_error(desc->name, a->name, v, expected, err);
 }
 
-/* Of every operator. It has no default: an operator has it among its attributes only where it is written. */
+/* An attribute of every operator. It has no default, so an operator has it among its attributes only if it is
+ * written. */
 static const struct cw_attr_def keep_position = {
     .name = CW_KEEP_POSITION, .kind = CW_ATTR_BOOL, .doc = "no other operator moves across it"};
 
@@ -268,7 +270,8 @@ json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)
         if (a->kind != CW_ATTR_FUNCTION)
             continue;
         json_t *function = json_copy(json_object_get(attrs, a->name));
-        json_object_del(function, "payload"); /* pickles of one function differ from process to process */
+        /* pickles of the same function differ from process to process */
+        json_object_del(function, "payload");
         json_object_del(function, "modules");
         json_object_del(function, "path");
         json_object_set_new(identity, a->name, function);

@@ -1,5 +1,5 @@
-/* The components that an operator sees while it is bound, under their names. Owned by the path that is
- * compiled. */
+/* The components that elements have where an operator is bound, by name. The path that is being compiled owns
+ * them. */
 #include "pipeline/bind.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static bool bind_value_names(const json_t *value, const char *name)
     return json_object_get(value, name) != NULL;
 }
 
-/* The attribute that names a component. */
+/* Returns the name of the attribute that contains a component's name. */
 static const char *bind_attribute_naming(const struct cw_op *op, const char *name)
 {
     for (const struct cw_attr_def *a = op->desc->attrs; a && a->name; a++)
@@ -75,7 +75,7 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
     }
     if (b->n == CW_MAX_COMPONENTS)
         return cw_error_set(err, CW_E_PIPELINE,
-                            "component \"%.80s\" is one too many: expected at most %d components", name,
+                            "component \"%.80s\" exceeds the limit: expected at most %d components", name,
                             CW_MAX_COMPONENTS);
     if (CW_ARRAY_ROOM(b->components, b->capacity, b->n + (size_t)1, "components", err) < 0)
         return CW_E_MEMORY;

@@ -1,5 +1,5 @@
-/* Cache points (`autocache`, `cache`): what stands at them, whether it can be kept, and under which identity.
- */
+/* Cache points (operators `autocache` and `cache`): which components elements have there, whether these can
+ * be cached, and under which identity. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "pipeline/program.h"
 
-/* Raise it when an operator gives other values than before for the same records, between two releases: what
- * was kept is computed anew then. */
+/* Raise this number when an operator gives other values for the same records than in the release before: then
+ * cached elements are computed again. */
 #define RESULTS_VERSION 1
 
 static const char *cache_point_why_inert(const struct cw_compiled *c, const struct cw_program *g,
@@ -16,17 +16,17 @@ static const char *cache_point_why_inert(const struct cw_compiled *c, const stru
 {
     *ret_draws = false;
     if (cw_op_is_stream(g->ops[0]->desc))
-        return "its source gives elements that can't be told from others: what they are is known only when "
-               "they come";
+        return "its source is a stream, whose elements can't be identified before they arrive";
     if (g->ops[0]->desc->kind == CW_OP_INDEX)
-        return "its elements are made of several records each, and an entry is kept for one";
+        return "each of its elements is made of several records, but a cache entry belongs to one record";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
-            return "it stands behind flat_map, whose elements are not kept; write it before";
+            return "it comes after flat_map, whose elements are not cached; write it before flat_map";
         *ret_draws |= cw_op_draws(g->ops[i]);
         if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
-            return "it stands behind an operator that draws anew in each epoch; write it before, or set "
-                   "freeze";
+            return "it comes after an operator that draws anew in each epoch; write it before that operator, "
+                   "or "
+                   "set freeze";
     }
     return NULL;
 }
@@ -52,7 +52,7 @@ int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct
     return 0;
 }
 
-/* Keeps of the components those that are needed behind ops[at]. */
+/* Removes from the cache point's components those that no operator after ops[at], nor the output, needs. */
 static void cache_point_keep_needed(const struct cw_program *g, struct cw_cache_point *m, unsigned at)
 {
     unsigned n = 0;
@@ -64,8 +64,8 @@ static void cache_point_keep_needed(const struct cw_program *g, struct cw_cache_
     m->n = n;
 }
 
-/* What decides the values: operators with their attributes, but for those that only say where the files are,
- * for a record has an id. */
+/* Adds an operator and those of its attributes that affect values to the text that the identity is a hash of.
+ * Attributes that only say where files are do not count, because the id of a record names its file. */
 static void cache_point_add_op(struct cw_text *t, const struct cw_op *op)
 {
     json_auto_t *identity = cw_attrs_identity(op->desc, op->attrs);

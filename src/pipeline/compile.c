@@ -1,14 +1,14 @@
-/* From a pipeline's chain to programs: what each kind of operator may stand behind, and what it makes of the
- * chain. */
+/* Compiles a pipeline's chain to programs: checks what each kind of operator may come after, and adds the
+ * operator to the paths. */
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/compile.h"
 
-/* What is known of the elements at a place of a chain. */
+/* What is known about the elements at a place of a chain. */
 struct flow {
-    bool counted;
-    bool limited; /* a limit stands before */
+    bool counted; /* their number is known, and which element comes at which position */
+    bool limited; /* a limit comes before this place */
 };
 
 static int compile_refuse(const struct cw_compile *x, const struct cw_node *node, const char *why)
@@ -48,9 +48,10 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     struct cw_compiled *c = x->c;
     if (!top)
         return compile_refuse(x, node,
-                              "stands inside an input of another operator: write it behind that one");
+                              "comes inside an input of another operator: write it after that operator");
     if (c->batcher)
-        return compile_refuse(x, node, "the elements are batched already");
+        return compile_refuse(x, node,
+                              "comes after another batcher: expected only one batcher in a pipeline");
     const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
     c->batcher = node->desc;
     c->batcher_attrs = node->attrs;
@@ -76,27 +77,31 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     return 0;
 }
 
-/* What stands after a batcher. */
+/* Checks an operator that comes after a batcher. A `take` or `skip` of batches sets which batches are
+ * delivered. */
 static int compile_after_batch(struct cw_compile *x, const struct cw_node *node, const struct flow *flow)
 {
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
     if ((node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP) && !node->desc->function)
-        return compile_refuse(x, node, "stands after a batcher: it drops elements, so write it before");
-    if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
-        return compile_refuse(x, node, "stands after map_batches: write it before");
-    if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
         return compile_refuse(
             x, node,
-            "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
+            "comes after a batcher, but changes the number of elements: write it before the batcher");
+    if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
+        return compile_refuse(x, node, "comes after map_batches: write it before map_batches");
+    if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
+        return compile_refuse(x, node,
+                              "comes after a batcher: write it before the batcher, or use map_batches, whose "
+                              "function gets whole "
+                              "batches");
     if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
         return compile_refuse(
             x, node,
-            "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
+            "comes after a batcher: write it before the batcher (--epochs repeats the data set, too)");
     if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
         cw_error_op(x->err, node->desc->name);
-        return cw_error_set(x->err, CW_E_PIPELINE, "%s: stands after %s: write it before", node->desc->name,
-                            c->batcher->name);
+        return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s: write it before that operator",
+                            node->desc->name, c->batcher->name);
     }
     if (index && index->limit && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
@@ -109,21 +114,21 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     return 0;
 }
 
-/* What stands at the cache point just added. */
+/* Sets the components of the cache point that was just added. */
 static int compile_cache_point_components(struct cw_compile *x, struct cw_compile_path *p)
 {
     struct cw_cache_point *m = &p->program.cache_points[p->program.n_cache_points - 1];
     return cw_copy_outputs(&p->bind, &m->components, &m->n, x->err);
 }
 
-/* An operator on batches: its input are the components of a batch, in byte order of their names. */
+/* Adds an operator on batches. Its inputs are the components of a batch, in byte order of their names. */
 static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 {
     struct cw_compiled *c = x->c;
     if (!c->batcher)
-        return compile_refuse(
-            x, node,
-            "stands before a batcher: its function gets whole batches; write batch before it, or use map");
+        return compile_refuse(x, node,
+                              "has no batcher before it, but its function gets whole batches: write batch "
+                              "before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
     if (!grown)
         return cw_error_nomem(x->err, sizeof(*grown), "operators");
@@ -150,8 +155,7 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 
 static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow);
 
-/* Input k of an operator whose inputs stand side by side: which of its elements comes at which position must
- * be known beforehand. */
+/* Checks input k of a zip: it must be known beforehand which of its elements comes at which position. */
 static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node, size_t k,
                                 const struct flow *flow)
 {
@@ -167,20 +171,22 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
     cw_error_op(x->err, node->desc->name);
     return cw_error_set(x->err, CW_E_PIPELINE,
                         "%s: input %zu %s: expected a source with an index, index operators and maps; write "
-                        "the others behind %s",
+                        "all other operators after %s",
                         node->desc->name, k, odd, node->desc->name);
 }
 
-/* The operator that begins a chain: a source, or one with inputs. */
+/* Adds the first operator of a chain: a source, or an operator with inputs. */
 static int compile_first(struct cw_compile *x, const struct cw_node *node, struct flow *flow)
 {
     unsigned first = x->n_paths;
     int r = 0;
     if (cw_op_is_stream(node->desc) && x->c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-        return compile_refuse(x, node,
-                              "can't be used with on_error \"replace\": no other records are known that "
-                              "could replace one; use \"skip\"");
-    flow->counted &= !cw_op_is_stream(node->desc); /* batches wait for its end like those behind a filter */
+        return compile_refuse(
+            x, node,
+            "can't be used with on_error \"replace\": the records of a stream are not known "
+            "in advance, so none can replace a failed one; use \"skip\"");
+    /* the number of its elements is known only at its end, as after a filter */
+    flow->counted &= !cw_op_is_stream(node->desc);
     if (node->n_inputs == 0)
         return cw_path_add(x, node);
     for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
@@ -197,34 +203,36 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
     return node->desc->index->zips ? cw_paths_zip(x, node, first) : cw_paths_merge(x, node, first);
 }
 
-/* An operator whose results depend on the elements of a window of positions. */
+/* Checks an operator whose results depend on all elements of a window of positions (pack). */
 static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bool top,
                             const struct flow *flow)
 {
-    const char *why = !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
-                      : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
-                          ? "its input is a stream: expected a source with an index"
-                      : flow->limited
-                          ? "stands behind a take or skip whose input has no known count: write it "
-                            "before"
-                      : x->c->group ? "stands behind an operator of its kind: expected one"
-                                    : NULL;
+    const char *why =
+        !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
+        : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
+            ? "its input is a stream: expected a source with an index"
+        : flow->limited
+            ? "comes after a take or skip whose input has no known number of elements: write it before "
+              "that operator"
+        : x->c->group ? "comes after another operator that takes a window of elements: expected only one"
+                      : NULL;
     if (why)
         return compile_refuse(x, node, why);
     x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
     return 0;
 }
 
-/* An operator that runs on elements: on each path from number `first` on. */
+/* Adds an operator that runs on elements to each path from number `first` on. */
 static int compile_element_op(struct cw_compile *x, const struct cw_node *node, const struct cw_node *next,
                               unsigned first, struct flow *flow)
 {
     struct cw_compiled *c = x->c;
     bool drops = node->desc->kind != CW_OP_MAP;
     if (node->desc->kind == CW_OP_FLAT_MAP && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-        return compile_refuse(x, node,
-                              "can't be used with on_error \"replace\": a record that gives several elements "
-                              "can't stand in for one; use \"skip\"");
+        return compile_refuse(
+            x, node,
+            "can't be used with on_error \"replace\": a record may give several elements, so "
+            "it can't replace a single element; use \"skip\"");
     for (unsigned k = first; k < x->n_paths; k++) {
         struct cw_compile_path *p = &x->paths[k];
         struct cw_op *op;
@@ -247,19 +255,22 @@ static int compile_element_op(struct cw_compile *x, const struct cw_node *node, 
     return 0;
 }
 
-/* An index operator is part of the sequence, unless it has to count what arrives. */
+/* Adds an index operator. It becomes part of the sequence, unless it must count the elements that arrive;
+ * then it becomes a limit. */
 static int compile_index(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top,
                          struct flow *flow)
 {
     const struct cw_index_map *map = node->desc->index;
     struct cw_compiled *c = x->c;
     if (c->group && !map->limit)
-        return compile_refuse(
-            x, node,
-            "stands behind an operator that takes the elements of a window together: write it before");
+        return compile_refuse(x, node,
+                              "comes after an operator that takes the elements of a window together: write "
+                              "it before that operator");
     if (map->permutes && flow->limited)
         return compile_refuse(
-            x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
+            x, node,
+            "comes after a take or skip whose input has no known number of elements: write shuffle before "
+            "that operator");
     if (map->limit && !flow->counted) {
         compile_add_limit(x, node, first, top);
         flow->limited = true;
@@ -270,7 +281,7 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
         return 0;
     c->sequential |= flow->limited;
     x->last_takes = c->n_limits;
-    for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
+    for (unsigned k = 0; k < c->n_limits; k++) /* limits before a `repeat` start anew in each pass */
         c->limits[k].ends_epoch = false;
     for (unsigned k = first; k < x->n_paths; k++) {
         struct cw_program *g = &x->paths[k].program;
@@ -279,8 +290,8 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
     return 0;
 }
 
-/* Appends the paths of a chain and sets *flow to what is known at its end. top: it is not an input of another
- * chain. */
+/* Adds the paths of a chain, and sets *flow to what is known about elements at its end. top: the chain is not
+ * an input of an operator. */
 static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow)
 {
     struct cw_compiled *c = x->c;
@@ -311,7 +322,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = compile_index(x, node, first, top, flow);
             break;
         default:
-            r = compile_refuse(x, node, "can only stand first in a chain");
+            r = compile_refuse(x, node, "can only be the first operator of a chain");
         }
     }
     return r;
@@ -334,8 +345,8 @@ static int compile_make_salts(struct cw_compiled *c, const struct cw_chain *chai
     return 0;
 }
 
-/* With drop_remainder the takes in front of `batch` (limits from number `first` on) need to let through only
- * what whole batches need: their counts are rounded down. */
+/* With drop_remainder, rounds down the counts of the takes before `batch` (limits from number `first` on) to
+ * whole batches, because elements beyond the last whole batch are not needed. */
 static void compile_whole_batches(struct cw_compiled *c, unsigned first)
 {
     uint64_t n = UINT64_MAX;
@@ -373,7 +384,7 @@ static int compile(struct cw_compile *x)
         return cw_error_nomem(x->err, 0, "programs");
     for (unsigned i = 0; i < x->n_paths; i++) {
         r = cw_path_finish(x, &x->paths[i]);
-        c->programs[i] = x->paths[i].program; /* moved, whatever r is */
+        c->programs[i] = x->paths[i].program; /* moved even after an error, so that it is freed with c */
         x->paths[i].program = (struct cw_program){0};
         c->n_programs = i + 1;
         if (r < 0)

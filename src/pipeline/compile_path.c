@@ -1,4 +1,5 @@
-/* The program of one path: operators bound one after the other, merged at concat and zip, cut into stages. */
+/* Builds the program of each path: binds operators one after the other, joins paths at concat and zip, and
+ * cuts programs into stages. */
 #include <string.h>
 
 #include "pipeline/compile.h"
@@ -87,7 +88,7 @@ int cw_path_add(struct cw_compile *x, const struct cw_node *node)
     return cw_path_bind(x, p, node, NULL, NULL);
 }
 
-/* The type that holds elements of both. 0, or -1 when there is none. */
+/* Makes *a the type that holds elements of both types. -1: there is none, because the dtypes differ. */
 static int path_merge_types(struct cw_type *a, const struct cw_type *b)
 {
     if (a->dtype != b->dtype)
@@ -137,7 +138,7 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
     return 0;
 }
 
-/* The operators and components of another path follow those of p. */
+/* Appends the operators and components of another path to p (for zip). */
 static int path_append(struct cw_compile *x, struct cw_compile_path *p, struct cw_compile_path *other,
                        const struct cw_node *node)
 {
@@ -169,7 +170,7 @@ int cw_paths_zip(struct cw_compile *x, const struct cw_node *node, unsigned firs
         return r;
     memmove(g->ops + 1, g->ops, (g->n_ops - 1) * sizeof(*g->ops));
     g->ops[0] = op;
-    g->n_repeats = 0; /* those of the inputs are not part of the element's id */
+    g->n_repeats = 0; /* the repeats of the inputs are not part of the id of a zipped element */
     for (unsigned i = first + 1; i < x->n_paths && r >= 0; i++)
         r = path_append(x, p, &x->paths[i], node);
     while (r >= 0 && x->n_paths > first + 1)
@@ -184,7 +185,8 @@ static void path_need(struct cw_program *g, unsigned value)
             g->ops[i]->out[o].live |= g->ops[i]->out[o].value == value;
 }
 
-/* A value that nothing needs is not computed, and can't make a record fail. */
+/* Marks the values and operators that are needed. A value that is not needed is not computed, and can't make
+ * a record fail. */
 static void path_mark_live(struct cw_program *g)
 {
     for (unsigned k = 0; k < g->n_outputs; k++)
@@ -217,8 +219,8 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
             at = CW_MAX(p->limit_at[k], at);
         g->stage[k + 1] = at;
     }
-    /* The slot in the batch is given out after the last operator that can drop; with buckets after all
-     * operators. */
+    /* Elements get their slots in batches after the last operator that can drop elements; with buckets, after
+     * all operators. */
     unsigned slot = c->keyed ? g->n_ops : CW_MAX(p->last_filter, at);
     g->stage[0] = 1;
     g->stage[c->n_limits + 1] = slot;

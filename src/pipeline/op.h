@@ -45,16 +45,19 @@ struct cw_attr_def {
     double min, max;            /* numbers; both 0: no bound */
     int len_min, len_max;       /* lists; both 0: any length */
     const char *const *choices; /* strings: NULL-terminated, or NULL */
-    bool scalar_too;            /* lists: a single value stands for a list of one */
-    bool effort;     /* says how hard to try, not what results: not part of a pipeline's fingerprint */
-    bool path;       /* names files: relative to the pipeline's base directory */
+    bool scalar_too;            /* lists: a single value may be given instead of a list with one value */
+    /* true: it changes how hard the operator tries, not its results, so it is not part of a pipeline's
+     * fingerprint */
+    bool effort;
+    bool path;       /* the value names files, relative to the pipeline's base directory */
     const char *doc; /* one line, with units */
 };
 
-/* An attribute of every operator, beside those of its table: true pins this one (cw_op_effects.pinned). */
+/* An attribute that every operator has in addition to those of its table: true pins the operator
+ * (cw_op_effects.pinned). */
 #define CW_KEEP_POSITION "keep_position"
 
-struct cw_output_def { /* a component of one value */
+struct cw_output_def { /* a component that is a single value (a scalar) */
     const char *name;
     enum cw_dtype dtype;
 };
@@ -80,13 +83,14 @@ enum cw_op_count {
     CW_COUNT_GROUPS, /* one batch for several elements */
 };
 
-/* What the result for an element depends on, beside the element itself. */
+/* What the result for an element depends on, in addition to the element itself. */
 enum cw_op_state {
     CW_STATE_NONE,
-    CW_STATE_COUNTED, /* the number of elements that arrived before it (of its key) */
-    /* the other elements of its window of positions; of one that runs: attribute `window` has their number */
+    CW_STATE_COUNTED, /* depends on the number of elements (of its key) that arrived before it */
+    /* depends on the other elements of its window of positions; an operator that runs has their number in
+     * attribute `window` */
     CW_STATE_WINDOWED,
-    CW_STATE_SEQUENTIAL, /* all elements before it */
+    CW_STATE_SEQUENTIAL, /* depends on all elements before it */
 };
 
 /* How the operator makes the component that it writes from the one that it reads. */
@@ -103,8 +107,8 @@ struct cw_op_effects {
     enum cw_op_state state;
     enum cw_op_action action;
     bool random; /* draws, whatever its attributes: its values depend on (seed, epoch, element) */
-    /* Gives components other names, or removes some, and computes nothing. Of other operators the ports, once
-     * bound, are all that they read and write. */
+    /* Only renames or removes components, and computes nothing. The bound ports of any other operator are all
+     * that it reads and writes. */
     bool renames;
     bool pinned; /* stays where it is written: no other operator moves across it */
 };
@@ -112,8 +116,8 @@ struct cw_op_effects {
 /* Whether elements may be kept at this operator, and read back instead of computed. */
 enum cw_op_cache {
     CW_CACHE_NEVER,
-    CW_CACHE_AUTO,   /* where it pays */
-    CW_CACHE_FORCED, /* wherever there is a cache; chosen before those where it pays */
+    CW_CACHE_AUTO,   /* where caching saves time */
+    CW_CACHE_FORCED, /* wherever a cache exists; preferred to CW_CACHE_AUTO */
 };
 
 struct cw_op;
@@ -124,53 +128,62 @@ struct cw_index_map;  /* pipeline/roles.h */
 struct cw_batcher;    /* pipeline/roles.h */
 struct cw_image_role; /* ops/image/image_role.h: what makes an image operator fusable */
 
-struct cw_batch_result {                       /* what an operator on batches gave: as many rows as came */
-    struct cw_tensor columns[CW_OP_MAX_PORTS]; /* by port: size is of all rows, dims those of one */
-    const uint64_t *offsets[CW_OP_MAX_PORTS];  /* by port: of strings (n + 1); NULL for numbers */
-    void *owner;                               /* of what they point into, until batch_release */
-    char note[400];                            /* a warning for the log; empty: none */
+/* the result of an operator on batches: one row for each row of its input */
+struct cw_batch_result {
+    /* by port: size is that of all rows together, dims are those of one row */
+    struct cw_tensor columns[CW_OP_MAX_PORTS];
+    /* by port: where each string begins, and the end (n + 1 offsets); NULL for numbers */
+    const uint64_t *offsets[CW_OP_MAX_PORTS];
+    /* owns the memory that the columns point into, until batch_release */
+    void *owner;
+    char note[400]; /* a warning for the log; empty: none */
 };
 
 struct cw_op_desc {
     const char *name;
     const char *summary; /* one line */
     const char *doc;     /* a paragraph, may be NULL */
-    /* ends errors about its attributes: for users of libraries that call it differently; NULL: none */
+    /* appended to errors about attributes, for users of libraries that call the operator differently; NULL:
+     * none */
     const char *hint;
     enum cw_op_kind kind;
     struct cw_op_effects effects;
-    enum cw_op_cache cache_point; /* unless CW_CACHE_NEVER it computes nothing */
-    bool here_only;               /* source: its data are in the memory of this process and nowhere else */
-    bool function; /* runs a Python function: needs element ids, and stands before the batcher */
+    enum cw_op_cache cache_point; /* unless it is CW_CACHE_NEVER, the operator computes nothing */
+    bool here_only;               /* a source whose data exist only in the memory of this process */
+    bool function; /* it calls a Python function: it needs element ids, and must come before the batcher */
     const struct cw_index_map *index; /* index operators */
     const struct cw_batcher *batcher; /* batchers */
-    /* with these attributes it may end the process that runs it; NULL: never */
+    /* returns whether the operator, with these attributes, may end the process that runs it; NULL: it never
+     * does */
     bool (*ends_process)(const json_t *attrs);
     /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
     const char *plugin;
     const struct cw_attr_def *attrs; /* ends with a NULL name */
-    /* components that it always gives, declared before bind is called; ends with a NULL name. NULL: none */
+    /* components that it always gives; they are declared before bind is called. Ends with a NULL name. NULL:
+     * none */
     const struct cw_output_def *outputs;
     /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers
      * may leave it NULL. */
     int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);
-    /* Map, filter: computes a block. A row that can't be computed: cw_block_fail; a result < 0 ends the whole
-     * run. Rows whose status is not CW_ROW_OK are to be left alone (computing them is allowed where it is
-     * cheaper and can't fail). NULL: nothing to do at run time. */
+    /* Map, filter: computes a block. For a row that can't be computed it calls cw_block_fail; a result < 0
+     * ends the whole run. It leaves rows alone whose status is not CW_ROW_OK, unless computing them is
+     * cheaper and can't fail. NULL: nothing to do at run time. */
     int (*run)(const struct cw_op *op, struct cw_block *block, struct cw_error *err);
-    /* Operators on batches: makes components of all outputs. key: for draws of this batch. */
+    /* Operators on batches: makes the components of all outputs. key: seed for random draws of this batch.
+     * `cancelled` returns non-zero when the call should stop. */
     int (*batch)(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2],
                  int (*cancelled)(void *), void *cancel_arg, struct cw_batch_result *ret,
                  struct cw_error *err);
     void (*batch_release)(struct cw_batch_result *result);
     void (*free_state)(void *state);
-    /* Source: opens the data set (index included). */
+    /* Source: opens the data set and its index. */
     int (*open)(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
                 struct cw_error *err);
     const struct cw_image_role *image; /* NULL: not an image operator that fuses */
 };
 
-/* Whether it is a source whose records come one after the other, their count unknown before the last. */
+/* Returns whether the operator is a stream: a source whose records come one after the other, and whose number
+ * of records is not known before the last. */
 static inline bool cw_op_is_stream(const struct cw_op_desc *desc)
 {
     return desc->kind == CW_OP_SOURCE && desc->effects.state == CW_STATE_SEQUENTIAL;
@@ -187,42 +200,44 @@ struct cw_port {
 struct cw_op {
     const struct cw_op_desc *desc;
     const json_t *attrs; /* complete: defaults filled in; owned by the node */
-    unsigned occurrence; /* of this name in the pipeline as written */
-    unsigned position;   /* in the pipeline as written, depth first */
+    unsigned occurrence; /* how many operators of this name come before it in the pipeline as written */
+    unsigned position;   /* number in the pipeline as written, depth first, from 0 */
     unsigned index;      /* into block->keys and the profile */
-    bool live;           /* it runs: one of its outputs is live, or it filters or acts */
+    /* it runs, because one of its outputs is live, or because it filters or has an effect */
+    bool live;
     unsigned n_in, n_out;
     struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
     void *state;
 };
 
-/* The name of a kind, as `cachew ops` prints it. */
+/* Returns the name of a kind, as `cachew ops` prints it. */
 const char *cw_op_kind_name(enum cw_op_kind kind);
-/* Whether its results depend on (seed, epoch, element): functions draw where they request a generator. */
+/* Returns whether the operator's results depend on (seed, epoch, element). A Python function draws if it
+ * takes a generator (rng). */
 bool cw_op_draws(const struct cw_op *op);
 
 /* ---- for bind ---- */
 
-/* The component's type; declares that the operator reads it. Port number >= 0, or a negative status: unknown
- * component (the error lists the ones there are, and the nearest). */
+/* Declares that the operator reads the component, and sets *ret_type (may be NULL) to its type. Returns the
+ * port number (>= 0), or a negative status if the component does not exist; the error then lists the
+ * components and names the nearest. */
 int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err);
-/* Declares an output under a name (replaces a component of that name; NULL: a value without a name). Port
- * number >= 0 or a negative status. */
+/* Declares an output with a name; it replaces a component of that name. NULL: a value without a name. Returns
+ * the port number (>= 0) or a negative status. */
 int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type *type, struct cw_error *err);
 /* Declares the outputs of a table, port 0 and the following ones; NULL: none. */
 int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs,
                     struct cw_error *err) _must_check_;
-/* Components under other names, or no longer there, without computing: select, drop and rename are made of
- * these. */
+/* Remove or rename a component without computing anything: select, drop and rename use these two. */
 int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err);
 int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name, struct cw_error *err);
-/* Components present, in byte order of their names. */
+/* The number of components, and component i in byte order of their names. */
 size_t cw_bind_count(const struct cw_bind *b);
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type);
-/* The pipeline: it lives as long as the operator. */
+/* Returns the pipeline, which lives as long as the operator. */
 const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b);
-/* Rows needed by a crop that directly follows as written (decode_image): the bound op after this one in the
- * chain, or NULL. It is bound later: only desc and attrs may be used. */
+/* Returns the operator that comes directly after this one in the chain, or NULL. decode_image uses it to
+ * decode only the rows that a crop needs. The operator is bound later: only desc and attrs may be used. */
 const struct cw_op *cw_bind_next(const struct cw_bind *b);
 
 /* ---- attributes of a checked operator: the value is there and has the declared kind ---- */
@@ -232,13 +247,13 @@ bool cw_attr_bool(const struct cw_op *op, const char *name);
 const char *cw_attr_string(const struct cw_op *op, const char *name);
 enum cw_dtype cw_attr_dtype(const struct cw_op *op, const char *name);
 const json_t *cw_attr_json(const struct cw_op *op, const char *name);
-/* Length of a list attribute (1 for a scalar that stands for a list), and its values. */
+/* Returns the length of a list attribute (1 for a single value given instead of a list). */
 size_t cw_attr_len(const struct cw_op *op, const char *name);
 double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i);
 int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i);
 const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i);
-/* CW_E_PIPELINE with operator, attribute, its value and what is expected: "OP: ATTRIBUTE is VALUE: expected
- * ..." */
+/* Sets the error "OP: ATTRIBUTE is VALUE: expected ...", with these four as facts, and returns
+ * CW_E_PIPELINE. */
 int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err,
                   const char *expected_fmt, ...) _printf_(4, 5);
 

@@ -1,5 +1,4 @@
-/* Parses a pipeline and computes its fingerprint. Called when a pipeline is loaded; the result is immutable.
- */
+/* Parses a pipeline and computes its fingerprint when a pipeline is loaded. The result is immutable. */
 #include "pipeline/pipeline.h"
 
 #include <stdio.h>
@@ -7,7 +6,7 @@
 
 #include "base/text.h"
 
-/* Chains inside chains deeper than this are a mistake, or an attack on our stack. */
+/* Deeper nesting of chains is a mistake, or an attempt to overflow the stack. */
 #define MAX_NESTING 32
 #define MAX_OPERATORS 4096
 
@@ -21,9 +20,9 @@ const struct cw_op_desc *cw_op_find(const struct cw_op_table *table, const char 
 
 struct parse {
     const struct cw_op_table *table;
-    unsigned *seen; /* by table index: occurrences so far */
+    unsigned *seen; /* by index in the table: how often the operator has occurred so far */
     unsigned position;
-    struct cw_pipeline *pipeline; /* that it is of */
+    struct cw_pipeline *pipeline; /* the pipeline that is being parsed */
     struct cw_error *err;
 };
 
@@ -49,7 +48,7 @@ static int pipeline_unknown_op(const struct parse *p, const char *name)
     const char *near = cw_nearest(name, names, p->table->n);
     cw_error_op(p->err, name);
     return cw_error_value(p->err, CW_E_PIPELINE, "op", name, "an operator that `cachew ops` lists",
-                          "there is no operator \"%.60s\"%s%s%s (`cachew ops` lists them)", name,
+                          "there is no operator \"%.60s\"%s%s%s (`cachew ops` lists all operators)", name,
                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -137,8 +136,9 @@ static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, 
             cw_error_op(p->err, node->desc->name);
             return cw_error_set(
                 p->err, CW_E_PIPELINE,
-                i == 0 ? "%s stands first in a chain: expected a source, concat or zip"
-                       : "%s stands at place %zu of a chain: sources, concat and zip can only stand first",
+                i == 0 ? "%s is the first operator of a chain: expected a source, concat, zip or mix"
+                       : "%s is operator %zu of a chain (counted from 0): expected a source, concat, zip or "
+                         "mix only as the first one",
                 node->desc->name, i);
         }
     }

@@ -14,7 +14,7 @@ struct cw_op_table {
     const struct cw_op_desc *const *ops; /* in byte order of their names */
     size_t n;
 };
-/* NULL: no operator of that name. */
+/* Returns the operator of this name; NULL: there is none. */
 const struct cw_op_desc *cw_op_find(const struct cw_op_table *table, const char *name);
 
 struct cw_chain;
@@ -43,7 +43,7 @@ struct cw_pipeline {
     int64_t default_seed, default_epochs; /* -1: not given */
     /* Merkle hash of the canonical bytes of operators and their inputs, and on_error */
     struct cw_hash128 fingerprint;
-    uint64_t *functions; /* which Python functions it has: hashes of their identities */
+    uint64_t *functions; /* hashes of the identities of the pipeline's Python functions */
     unsigned n_functions;
     char *base_dir; /* relative paths are relative to it */
 };
@@ -52,25 +52,25 @@ struct cw_pipeline {
  * and what is allowed. */
 int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t size, const char *base_dir,
                       struct cw_pipeline **ret, struct cw_error *err) _must_check_;
-/* The same from a JSON value, which is not kept. */
+/* As cw_pipeline_parse, from a JSON value, of which no reference is kept. */
 int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, const char *base_dir,
                           struct cw_pipeline **ret, struct cw_error *err) _must_check_;
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p);
 struct cw_pipeline *cw_pipeline_unref(struct cw_pipeline *p);
 
-/* Complete and checked attributes of an operator from a JSON object (new reference in ret); unknown keys are
- * errors. attrs.c */
+/* Checks the attributes of an operator in a JSON object, and sets *ret to them with defaults filled in (new
+ * reference). Unknown keys are errors. */
 int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret,
                    struct cw_error *err) _must_check_;
-/* The attributes that decide what results: those that a fingerprint is made of. New reference; NULL: no
+/* Returns the attributes that affect results, from which a fingerprint is made. New reference; NULL: out of
  * memory. */
 json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs);
-/* Whether an attribute may have this value; the error says what it allows. */
+/* Checks that an attribute may have this value. The error says what the attribute allows. */
 int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *value,
                   struct cw_error *err) _must_check_;
-/* What an attribute allows, for people: "an integer, at least 1". */
+/* Writes to buf what an attribute allows ("an integer, at least 1"), and returns buf. */
 const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256]);
 const char *cw_attr_kind_name(enum cw_attr_kind kind);
-/* {"ops": [{name, kind, summary, doc, random, plugin?, attributes: [...]}]}: what `cachew ops --json` prints.
- * New reference, NULL: out of memory. */
+/* Returns {"ops": [{name, kind, summary, doc, random, plugin?, attributes: [...]}]}, which `cachew ops
+ * --json` prints. New reference; NULL: out of memory. */
 json_t *cw_op_table_json(const struct cw_op_table *table);

@@ -1,4 +1,4 @@
-/* What a compiled pipeline consists of, and how it goes. */
+/* Makes and frees the parts of a compiled pipeline, and looks things up in it. */
 #include "pipeline/program.h"
 
 struct cw_op *cw_op_free(struct cw_op *op)

@@ -1,3 +1,4 @@
+/* Chooses the cache point of a run in this process with the dispatcher's policy `auto`. */
 #include "session/autocache.h"
 
 #include <pthread.h>
@@ -13,15 +14,16 @@
 #include "policy/plan.h"
 #include "policy/policies.h"
 
-/* The policy decides once a second, as a dispatcher's does; sooner at first, because epochs may be short. */
+/* The policy decides once a second, like a dispatcher's policy, and more often at first, because epochs may
+ * be short. */
 #define DECISION_NS UINT64_C(1000000000)
 #define FIRST_NS UINT64_C(200000000)
-#define SOONER 4     /* at first, the next decision comes after this part of the time that has passed */
-#define DECISIONS 32 /* the last ones are kept */
-/* Stands for the batches of an endless epoch, and for endless epochs. */
+#define SOONER 4     /* at first, the next decision comes after 1/SOONER of the time that has passed */
+#define DECISIONS 32 /* the number of decisions kept */
+/* Used as the number of batches of an endless epoch, and of endless epochs. */
 #define ENDLESS 1e12
 
-/* Where costs are modelled: what autocache_now_ns returned last. */
+/* If costs are modelled: the last results of autocache_now_ns. */
 struct modelled {
     uint64_t ns;
     struct cw_effort effort;
@@ -33,36 +35,37 @@ struct cw_autocache {
     struct cw_runner *runner;
     double epochs, first_epoch, world_size;
     uint64_t began_ns;
-    /* the consumer's */
+    /* used by the consumer's thread only */
     struct cw_policy_memory memory;
-    struct cw_pace pace, pace_before; /* so far; at the last decision */
+    /* pace: the consumer's pace so far; pace_before: at the last decision */
+    struct cw_pace pace, pace_before;
     bool requested;
     uint64_t requested_ns, received_ns;
     uint64_t next_decision_ns, last_decision_ns;
-    /* batches that were taken; the present epoch, and its batches that are behind */
+    /* batches: taken so far; epoch: number of the present epoch; done: its batches before the next one */
     double batches, epoch, done;
-    struct cw_effort effort; /* at the last report */
+    struct cw_effort effort; /* work of the runner when facts were last collected */
     struct modelled modelled;
     struct cw_write_rate written;
 
     pthread_mutex_t mutex;
     json_t *decisions;    /* guarded by mutex */
-    unsigned n_forgotten; /* decisions that are not kept any more; guarded by mutex */
+    unsigned n_forgotten; /* number of old decisions that were removed; guarded by mutex */
 };
 
-/* The facts that the policy gets, and what they point to. */
+/* The facts that the policy gets, and the structs to which they point. */
 struct collected {
     struct cw_facts facts;
     struct cw_client_facts client;
     struct cw_cache_point_facts cache_points[CW_POLICY_CACHE_POINTS];
     struct cw_cache_stats stats;
-    double compute_s; /* of a batch with nothing cached; 0: not known */
+    double compute_s; /* time to compute a batch with nothing cached; 0: not known */
 };
 
 /* ---- facts ---- */
 
-/* Returns the positions that are computed for a batch of this rank: those of other ranks' batches are among
- * them. */
+/* Returns the positions that are computed for each batch of this rank, including those of other ranks'
+ * batches. */
 static double autocache_positions_per_batch(const struct cw_autocache *a, const struct cw_effort *e)
 {
     const struct cw_compiled *c = a->local->compiled;
@@ -72,8 +75,8 @@ static double autocache_positions_per_batch(const struct cw_autocache *a, const 
 }
 
 /*
- * Returns the time by the clock of the consumer's waits, and sets *ret (may be NULL) to the work done so far.
- * Where costs are modelled (base/cost_clock.h), both count only the part for the batches that were taken.
+ * Returns the time of the clock of the consumer's waits, and sets *ret (may be NULL) to the work done so far.
+ * If costs are modelled (base/cost_clock.h), both count only the share for the batches that were taken.
  */
 static uint64_t autocache_now_ns(struct cw_autocache *a, struct cw_effort *ret)
 {
@@ -123,7 +126,7 @@ static void facts_add_cache(struct cw_autocache *a, double per_batch, struct col
     t->compute_s = per_batch * cw_cache_compute_s(&t->stats);
 }
 
-/* Adds a pool of one worker, which is this process: what it computed since the last decision. */
+/* Sets p to a pool of one worker, which is this process, with what it computed since the last decision. */
 static void facts_add_pool(struct cw_autocache *a, double per_batch, uint64_t now, struct cw_pool_facts *p)
 {
     struct cw_effort before = a->effort;
@@ -189,8 +192,8 @@ static void autocache_decide(struct cw_autocache *a, uint64_t now)
     a->next_decision_ns = now + CW_MAX(CW_MIN((now - a->began_ns) / SOONER, DECISION_NS), FIRST_NS / 2);
 }
 
-/* Where an earlier run measured the cache points: decides by its numbers, for a consumer that takes no time.
- */
+/* Makes a first decision from the measurements of an earlier run, if there are any, assuming a consumer that
+ * takes no time. */
 static void autocache_recall(struct cw_autocache *a)
 {
     struct collected t;
@@ -221,9 +224,10 @@ static void autocache_recall(struct cw_autocache *a)
                  t.compute_s, t.compute_s - t.cache_points[best.cache_point].prefix_s,
                  t.cache_points[best.cache_point].name);
     else
-        snprintf(d.why, sizeof(d.why),
-                 "measured by an earlier run: %.4g s to compute a batch; reading is faster at no cache point",
-                 t.compute_s);
+        snprintf(
+            d.why, sizeof(d.why),
+            "measured by an earlier run: %.4g s to compute a batch; reading is not faster at any cache point",
+            t.compute_s);
     autocache_carry_out(a, &d, &t);
 }
 
@@ -231,7 +235,7 @@ static void autocache_recall(struct cw_autocache *a)
 
 void cw_autocache_requested(struct cw_autocache *a)
 {
-    if (!a->requested) /* else an earlier wait ended without a batch */
+    if (!a->requested) /* otherwise an earlier wait ended without a batch */
         a->requested_ns = cw_cost_modelled() ? a->received_ns
                                              : cw_now_ns(); /* a modelled consumer takes no time */
     a->requested = true;
@@ -250,7 +254,8 @@ void cw_autocache_received(struct cw_autocache *a, const struct cw_batch *b)
     a->received_ns = now;
     if (now >= a->next_decision_ns) {
         autocache_decide(a, now);
-        a->received_ns = autocache_now_ns(a, NULL); /* deciding is no part of the user's step */
+        /* the time of the decision does not count as the user's step */
+        a->received_ns = autocache_now_ns(a, NULL);
     }
 }
 
@@ -297,7 +302,7 @@ char *cw_autocache_why(struct cw_autocache *a, unsigned i)
     return why;
 }
 
-/* The number of a cache point that is as in Prepare; null: none. */
+/* Returns the number of a cache point from its number as in Prepare; null: none. */
 static json_t *cache_point_json(int32_t cache_point)
 {
     return cache_point > 0 ? json_integer(cache_point - 1) : json_null();

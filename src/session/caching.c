@@ -64,14 +64,13 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     if (!c->dir) {
         if (!c->where && !c->quota)
             return 0;
-        return cw_error_value(
-            err, CW_E_OPTION, "cache-dir", "", "a directory",
-            "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR with them");
+        return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
+                              "--cache or --cache-bytes without a cache: expected --cache-dir DIR as well");
     }
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);
     if (r < 0)
-        return err->status = CW_E_OPTION; /* no data are involved yet */
+        return err->status = CW_E_OPTION; /* an error of the option, since no data are read yet */
     o->cache = l->cache;
     o->cache_point = number;
     o->adaptive = number == CW_CACHE_POINT_AUTO && cw_caching_open_to(l->compiled);
@@ -84,7 +83,8 @@ json_t *cw_caching_cache_points(const struct cw_compiled *c)
     for (unsigned k = 0; k < c->n_programs; k++)
         for (unsigned i = 0; i < c->programs[k].n_cache_points; i++) {
             const struct cw_cache_point *m = &c->programs[k].cache_points[i];
-            /* behind concat several programs have it: one that can't use it says why */
+            /* after a concat several programs have the cache point; if one of them can't use it, the reason
+             * is that program's */
             bool known = false;
             for (size_t j = 0; j < json_array_size(list); j++) {
                 json_t *o = json_array_get(list, j);

@@ -15,7 +15,7 @@
 #include "ops/table.h"
 #include "policy/cache_stats.h"
 
-#define STEP ((size_t)4096) /* bytes that are read of a file at a time */
+#define STEP ((size_t)4096) /* bytes of a file that are read at a time */
 
 static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_error *err)
 {
@@ -24,7 +24,8 @@ static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_err
     if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
         return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path,
                             (long long)st.st_size, limit);
-    return cw_error_set(err, CW_E_OPTION, "%s does not end: expected at most %zu bytes", path, limit);
+    return cw_error_set(err, CW_E_OPTION, "%s has more bytes than expected: expected at most %zu bytes", path,
+                        limit);
 }
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
@@ -62,8 +63,8 @@ static int setting_error(const char *setting, const char *why, struct cw_error *
                           "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
 }
 
-/* Sets a value in a pipeline. Numbers in a path are indexes of lists (operators count from 0); all else are
- * keys. */
+/* Sets a value in a pipeline. In PATH, numbers are indexes of lists (operators count from 0), and everything
+ * else is a key. */
 static int apply_setting(json_t *root, const char *setting, struct cw_error *err)
 {
     const char *equals = strchr(setting, '=');
@@ -84,7 +85,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
         unsigned long i = strtoul(part, &end, 10);
         if (json_is_array(at)) {
             if (*end || i >= json_array_size(at))
-                r = setting_error(setting, "names a place that the list does not have", err);
+                r = setting_error(setting, "PATH has an index that its list does not have", err);
             else if (next)
                 at = json_array_get(at, i);
             else
@@ -93,9 +94,10 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
             if (!next)
                 json_object_set(at, part, value);
             else if (!(at = json_object_get(at, part)))
-                r = setting_error(setting, "goes through a key that is not there", err);
+                r = setting_error(setting, "PATH has a key that does not exist", err);
         } else {
-            r = setting_error(setting, "goes through something that is neither list nor object", err);
+            r = setting_error(setting, "PATH goes on below a value that is neither a list nor an object",
+                              err);
         }
         part = next;
     }
@@ -203,7 +205,7 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
         e->g = e->options.rank;
         e->received = 0;
     }
-    /* Unordered, batches that are lost are noticed when one comes that is too far behind them. */
+    /* In order any, a lost batch is noticed when a batch arrives that is too far after it. */
     for (; e->received & 1 ||
            (e->options.at_most_once && b->g > e->g && (b->g - e->g) / ranks >= CW_ROUNDS_AHEAD);
          e->received >>= 1)
@@ -220,7 +222,7 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
     return 0;
 }
 
-/* Lets sources that a cache is used for keep the identity of their data: entries are kept under it. */
+/* Makes the sources of cached elements keep the identity of their data, under which entries are stored. */
 static int local_hold_sources(const struct cw_local *l, struct cw_error *err)
 {
     int r = 0;

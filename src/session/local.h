@@ -1,17 +1,17 @@
-/* A session: a pipeline from its text to its batches, in this process. struct cw_local owns all that it needs
- * on the way. cli/, api/, explain/ and remote/ use it. */
+/* A session takes a pipeline from its text to its batches, in this process. struct cw_local owns everything
+ * that this needs. cli/, api/, explain/ and remote/ use it. */
 #pragma once
 #include "session/reading.h"
 #include "order/iterator.h"
 
-/* A file with more bytes is no pipeline. */
+/* Larger files are refused: they are no pipelines. */
 #define CW_MAX_PIPELINE_BYTES ((size_t)16 << 20)
 
 /* The numbers of the batches that must come next, counted independently of the iterator, to find a batch that
  * is delivered out of order. */
 struct cw_expected {
-    uint64_t epoch, g; /* the first batch that was not received */
-    uint64_t received; /* unordered: bit i is for batch g + i * world_size */
+    uint64_t epoch, g; /* the first batch that was not received yet */
+    uint64_t received; /* order any: bit i is set if batch g + i * world_size was received */
     struct cw_iterator_options options;
 };
 
@@ -21,54 +21,56 @@ struct cw_local {
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
-    struct cw_expected expected;            /* of the iterator */
+    struct cw_expected expected;            /* numbers that the iterator's batches must have */
     struct cw_cache *cache;                 /* NULL: none */
     struct cw_reading_probe *reading_probe; /* NULL: there is none */
-    /* the probe's result: how fast records are read; NULL: they are in memory, or it is not known */
+    /* the probe's result: how fast records are read; NULL: the records are in memory, or the speed is not
+     * known */
     const struct cw_reading *reading;
-    struct cw_autocache *autocache; /* decides about cache points; NULL: the first one stays in use */
+    struct cw_autocache *autocache; /* chooses the cache point; NULL: the first one stays in use */
     struct cw_producer *remote;     /* the iterator's producer, if a service computes; else NULL */
-    const char *const *data_roots;  /* directories that files must lie below; none: anywhere */
+    /* files must lie in these directories or below; none: files may lie anywhere */
+    const char *const *data_roots;
     size_t n_data_roots;
-    /* set by another thread: opening sources and making the iterator end with CW_E_INTERRUPTED; may be NULL
-     */
+    /* another thread sets it: then opening sources and making the iterator end with CW_E_INTERRUPTED. May be
+     * NULL */
     const volatile int *interrupt;
     struct cw_tuned_log tuned; /* tuning records from before the run (tuning.h) */
 };
 
-/* Reads and compiles a pipeline file; settings are "PATH=VALUE" (`2.size=64`), VALUE JSON or else a string.
- * Touches no data. */
+/* Reads and compiles a pipeline file. settings: "PATH=VALUE" (`2.size=64`), where VALUE is JSON, or else a
+ * string. Opens no data. */
 int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings,
                   struct cw_error *err) _must_check_;
-/* The same from text, without settings; relative paths are below base_dir. */
+/* As cw_local_load, from text and without settings. Relative paths are relative to base_dir. */
 int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
                    struct cw_error *err) _must_check_;
-/* The same from JSON, which l->root then refers to. */
+/* As cw_local_parse, from JSON, to which l->root gets a reference. */
 int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir,
                      struct cw_error *err) _must_check_;
-/* Opens the sources (and makes their indexes). index_dir NULL: the default, see cw_index_dir. */
+/* Opens the sources, and makes their indexes where these are missing. index_dir NULL: cw_index_dir(). */
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads,
                   struct cw_error *err) _must_check_;
-/* Makes the iterator, over the opened sequence, and l->autocache, if the runner is adaptive. */
+/* Makes the iterator over the opened sequence. Makes l->autocache, too, if the runner is adaptive. */
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state,
                      struct cw_error *err) _must_check_;
 /* Makes the iterator over a producer, which it takes over, also on failure. */
 int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o,
                   const json_t *state, struct cw_error *err) _must_check_;
-/* As cw_iterator_offer and cw_iterator_next. CW_E_BUG: a batch has another number g than the next one must
- * have. */
+/* As cw_iterator_offer and cw_iterator_next. CW_E_BUG: the batch has another number g than the next batch
+ * must have. */
 int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret,
                    struct cw_error *err) _must_check_;
 int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret,
                   struct cw_error *err) _must_check_;
-/* Sets l->reading, over the opened sequence, unless it is set. memory: the budget of the run. Takes up to 0.4
- * s where records are not in memory. */
+/* Sets l->reading for the opened sequence, unless it is set already. memory: bytes of the run's budget. Takes
+ * up to 0.4 s where records are not in memory. */
 void cw_local_probe_reading(struct cw_local *l, uint64_t memory);
 void cw_local_deinit(struct cw_local *l);
 
 /* Returns the directory of indexes: $CACHEW_INDEX_DIR, else $XDG_CACHE_HOME/cachew/index, else
  * ~/.cache/cachew/index. The caller frees it; NULL: there is none. */
 char *cw_index_dir(void);
-/* Reads a whole file, of at most `limit` bytes, and puts a zero behind it. The caller frees *ret. */
+/* Reads a whole file of at most `limit` bytes, and appends a zero byte. The caller frees *ret. */
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size,
                  struct cw_error *err) _must_check_;

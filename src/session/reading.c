@@ -10,17 +10,19 @@
 #include "base/thread.h"
 #include "storage/file.h"
 
-/* Records that are checked for being in memory: enough for all rounds of reads, and for chunks. */
+/* The number of records that are checked for being in memory: enough for all rounds of reads, and for
+ * chunks. */
 #define LOOKS 96
-#define LOOK_BYTES ((size_t)4096) /* of each */
+#define LOOK_BYTES ((size_t)4096) /* the bytes checked of each record */
 /* Single records are read first, in rounds of parallel reads. A round that would end after RECORDS_NS is not
  * begun. The engine has up to 64 reads in flight. */
 #define MOST_READS 64
-#define GROWTH 4 /* from round to round */
+#define GROWTH 4 /* factor by which the number of parallel reads grows from round to round */
 static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
 #define RECORDS_NS UINT64_C(150000000)
-/* After the records, one chunk is read. If reading CHUNKS of them one by one would take less than CHUNKS_NS,
- * CHUNKS are then read at a time. Of a chunk of more than PART_BYTES only the first PART_BYTES are read. */
+/* After the records, one chunk is read. If reading CHUNKS chunks one by one would take less than CHUNKS_NS,
+ * CHUNKS chunks are then read in parallel. Of a chunk of more than PART_BYTES only the first PART_BYTES are
+ * read. */
 #define CHUNKS 4
 #define CHUNKS_NS UINT64_C(150000000)
 #define PART_BYTES ((size_t)1 << 20)
@@ -40,17 +42,18 @@ struct cw_reading_probe {
     const struct cw_sequence *sequence;
     struct sample samples[LOOKS];
     unsigned n_samples, next;
-    double chunk_records, chunk_bytes; /* on average */
+    double chunk_records, chunk_bytes; /* means over all sources */
     struct cw_reading found;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    bool over, failed; /* guarded by mutex; failed: a read failed, which the run will find */
+    bool over, failed; /* guarded by mutex. failed: a read failed; the run will report the error */
 };
 
 /* ---- what to read ---- */
 
-/* Draws a record of all sources that are read from files, by number. False: it can't be read by itself. */
+/* Draws a pseudo-random record, the same for the same `number`, from all sources that are read from files.
+ * False: the record can't be read by itself. */
 static bool probe_draw_sample(const struct cw_sequence *s, uint64_t number, uint64_t n_records,
                               struct sample *ret)
 {
@@ -91,18 +94,18 @@ static void probe_find_samples(struct cw_reading_probe *p, uint64_t n_records)
 /* ---- reading ---- */
 
 struct round {
-    bool chunks; /* of the samples' chunks, not of the samples */
+    bool chunks; /* true: the reads are of the samples' chunks, not of the samples */
     pthread_mutex_t mutex;
     pthread_cond_t began;
     bool go;                                     /* guarded by mutex, like the next two */
     bool failed, kept;                           /* kept: all chunks that were read are in the page cache */
-    uint64_t start_ns;                           /* of the first read */
+    uint64_t start_ns;                           /* when the first read began */
     uint64_t ns[MOST_READS], end_ns[MOST_READS]; /* how long each read took, and its end */
     unsigned n_ended;
     const struct sample *next;
 };
 
-/* Sets *ret to what is read of the chunk of a record: the first part, if the chunk is large. */
+/* Sets *ret to the bytes that are read of a record's chunk: the first part, if the chunk is large. */
 static int sample_chunk_part(const struct sample *s, struct cw_extent *ret)
 {
     int r = cw_source_chunk_extent(s->source, cw_source_chunk_of(s->source, s->row), ret);
@@ -144,10 +147,10 @@ static int compare_ns(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns how long the reads took together. On a busy machine threads start late, so the time from the first
- * start is too long; the longest read alone is too short where storage serves one read after the other. The
- * mean of both is used. The last tenth of the reads, at least one of four, is extrapolated, because a single
- * read may have been late. */
+/* Returns how long the reads of a round took together. On a busy machine threads start late, so the time from
+ * the first start to the end is too long. The longest single read is too short where storage serves one read
+ * after the other. So the mean of both is returned. The last tenth of the reads, and at least one of four, is
+ * extrapolated, because a single read may have been late. */
 static uint64_t round_ns(struct round *round)
 {
     unsigned n = round->n_ended, late = n < 4 ? 0 : CW_MAX(n / 10, 1), most = n - late;
@@ -157,12 +160,12 @@ static uint64_t round_ns(struct round *round)
     qsort(round->ns, n, sizeof(*round->ns), compare_ns);
     qsort(round->end_ns, n, sizeof(*round->end_ns), compare_ns);
     uint64_t wall_ns = round->end_ns[most - 1] - round->start_ns;
-    /* in the model one read comes after the other */
+    /* with modelled costs, reads happen one after the other */
     return cw_cost_modelled() ? sum_ns : (round->ns[most - 1] + wall_ns) / 2 * n / most;
 }
 
-/* Reads n samples, or their chunks, all at a time. Returns how long that took; 0: a read failed. *ret_median:
- * of the reads; *ret_kept: as round.kept. */
+/* Reads n samples, or their chunks, in parallel. Returns the time that this took; 0: a read failed.
+ * *ret_median: the median time of a read; *ret_kept: as round.kept. */
 static uint64_t probe_read_round(struct cw_reading_probe *p, unsigned n, bool chunks, uint64_t *ret_median,
                                  bool *ret_kept)
 {
@@ -191,8 +194,8 @@ static uint64_t probe_read_round(struct cw_reading_probe *p, unsigned n, bool ch
     return ns;
 }
 
-/* Returns the seconds to read a chunk, several at a time if there is time for that. 0: a read failed, or the
- * page cache does not keep chunks, so that reading them is of no use. */
+/* Returns the seconds to read a chunk, measured with several chunks in parallel if there is time. 0: a read
+ * failed, or the page cache does not keep chunks, so that reading them has no use. */
 static double probe_read_chunks(struct cw_reading_probe *p)
 {
     uint64_t median_ns, ns = 0, several_ns = 0;
@@ -207,12 +210,13 @@ static double probe_read_chunks(struct cw_reading_probe *p)
     return kept ? s * fmax(p->chunk_bytes / (double)PART_BYTES, 1) : 0;
 }
 
-/* Returns the seconds that storage takes for one record, with as many parallel reads as raise the rate; 0: a
- * read failed. */
+/* Returns the seconds that storage takes for one record, with the number of parallel reads that gives the
+ * best rate; 0: a read failed. */
 static double probe_read_records(struct cw_reading_probe *p)
 {
     uint64_t spent_ns = 0, before_ns = 0, median_ns = 0, median_before_ns;
-    double s = INFINITY, growth = 1; /* of a round's time with its reads; 1: they don't hinder one another */
+    /* how a round's time grows with its number of reads; 1: parallel reads do not slow each other down */
+    double s = INFINITY, growth = 1;
     for (unsigned i = 0; i < CW_COUNT_OF(rounds) && p->n_samples - p->next >= rounds[i]; i++) {
         if ((double)spent_ns + (double)before_ns * growth > (double)RECORDS_NS && i > 1)
             break;
@@ -224,7 +228,8 @@ static double probe_read_records(struct cw_reading_probe *p)
         growth = median_before_ns ? fmin(fmax((double)median_ns / (double)median_before_ns, 1), GROWTH) : 1;
         before_ns = ns;
         spent_ns += ns;
-        s = fmin(s, (double)ns * 1e-9 / rounds[i]); /* more parallel reads are never slower, only late */
+        /* more parallel reads never lower the rate; a worse result comes from a late read */
+        s = fmin(s, (double)ns * 1e-9 / rounds[i]);
         p->found.read_s = i == 0 ? s : p->found.read_s;
     }
     return isfinite(s) ? s : 0;

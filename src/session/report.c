@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-/* Returns the size of the UTF-8 character that a text begins with; 0: it begins with none. */
+/* Returns the size of the UTF-8 character at the begin of a text; 0: there is no valid character. */
 static size_t utf8_character(const char *text)
 {
     for (size_t n = 1; n <= 4 && text[n - 1]; n++)
@@ -47,7 +47,7 @@ static void shares_name(const struct cw_chain *chain, struct share *shares)
     }
 }
 
-/* Divides the time of fused operators as in the blocks that ran unfused. */
+/* Divides the time of fused operators in proportion to their times in blocks that ran unfused. */
 static void shares_divide(const struct cw_profile *p, const unsigned *into, struct share *shares)
 {
     for (unsigned i = 0; i < p->n_ops; i++) {
@@ -76,7 +76,8 @@ static const char *profile_caller(const struct cw_profile *p, const struct share
     return NULL;
 }
 
-/* Returns what limits the rate. Where threads are mostly idle, it is the consumer or reading. */
+/* Returns what limits the rate: an operator or another part; or, if threads are mostly idle, the consumer or
+ * reading. */
 static const char *profile_bottleneck(const struct cw_profile *p, const struct share *shares)
 {
     const char *name = profile_caller(p, shares);

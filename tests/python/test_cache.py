@@ -65,8 +65,8 @@ def test_a_cache_point_that_can_not_be_used_is_said(tmp_path, caplog):
     with ds.iterator(cache_dir=tmp_path / "cache") as batches:
         assert sum(len(b["data"]) for b in batches) == 20
     wanted = (
-        "autocache (operator 2) is not used: it stands behind an operator that draws anew in each epoch; "
-        "write it before, or set freeze"
+        "autocache (operator 2) is not used: it comes after an operator that draws anew in each epoch; "
+        "write it before that operator, or set freeze"
     )
     assert [r.getMessage() for r in caplog.records] == [wanted]
 

@@ -213,7 +213,7 @@ static void look_at_low_memory(const struct cw_iterator *it, size_t memory)
         assert_true(t->seen[0].value == (double)memory);
         assert_true(t->chosen >= 1 && t->chosen <= t->others[0].value); /* as usual */
         /* ranges that it will be so for */
-        assert_true((t->seen[1].value > 0) == (strstr(t->why, "block by block") != NULL));
+        assert_true((t->seen[1].value > 0) == (strstr(t->why, "one block at a time") != NULL));
     }
 }
 

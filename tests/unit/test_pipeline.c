@@ -191,9 +191,9 @@ static void test_wrong_structure(void **state)
     refused(
         "{\"cachew\": 1, \"defaults\": {\"threads\": 1}, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}",
         NULL, NULL, NULL, NULL, "\"threads\"");
-    refused(chain("{\"op\": \"shuffle\"}"), "shuffle", NULL, NULL, NULL, "stands first");
+    refused(chain("{\"op\": \"shuffle\"}"), "shuffle", NULL, NULL, NULL, "is the first operator");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"range\", \"stop\": 5}"), "range", NULL, NULL,
-            NULL, "place 1");
+            NULL, "operator 1 of a chain");
     refused(chain("{\"op\": \"concat\", \"inputs\": []}"), NULL, NULL, NULL, NULL, "inputs is empty");
     refused(chain("{\"op\": \"concat\", \"inputs\": [{\"op\": \"range\", \"stop\": 5}]}"), NULL, NULL, NULL,
             NULL, "not a list");
