@@ -91,7 +91,7 @@ def test_damaged_entries_are_logged_with_the_file_and_what_to_do(daemons, pipeli
     dispatcher = daemons.start("dispatcher", *words)
     daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M")
     assert (
-        f'{path}: the entry of job "one" is left out (its checksum does not fit): the job begins anew'
+        f'{path}: the entry of job "one" is left out (its checksum does not match): the job starts over'
         in dispatcher.err
     )
     assert f'{path}: the entry of job "t\\u202ewo\\n" is left out' in dispatcher.err

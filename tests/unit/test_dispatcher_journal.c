@@ -152,7 +152,7 @@ static void test_any_damaged_byte_costs_at_most_its_job(void **state)
         *(in_key ? row->key + at : row->value + at - row->key_size) ^= (uint8_t)(1u << ((draw >> 60) % 8));
         sort_rows(x.u);
         world_restart(&x);
-        assert_non_null(strstr(x.u->log, "is left out (its checksum does not fit)"));
+        assert_non_null(strstr(x.u->log, "is left out (its checksum does not match)"));
         assert_served(x.exact);
         assert_given_once(&x);
         /* What was damaged is gone: the next start finds nothing. */
@@ -176,19 +176,20 @@ static void test_damaged_entries_are_named_with_their_cost(void **state)
         bool lossy_goes_on;
     } cases[] = {
         {"a",
-         "the entry of counters is left out (its checksum does not fit): new workers and streams get numbers "
-         "that are a million higher",
+         "the entry of counters is left out (its checksum does not match): new workers and streams get "
+         "numbers "
+         "that are higher by a million",
          true},
         {"b",
-         "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not fit): "
-         "jobs that run it begin anew, or end if they are at-most-once",
+         "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not match): "
+         "jobs that run it start over, or end if they are at-most-once",
          false},
         {"fexact",
-         "the entry of job \"exact\" is left out (its checksum does not fit): the job begins anew, or ends "
+         "the entry of job \"exact\" is left out (its checksum does not match): the job starts over, or ends "
          "if it is at-most-once",
          true},
         {"flossy",
-         "the entry of job \"lossy\" is left out (its checksum does not fit): the job begins anew, or ends "
+         "the entry of job \"lossy\" is left out (its checksum does not match): the job starts over, or ends "
          "if it is at-most-once",
          false},
         {"g", "the worker gets another number", true},

@@ -617,7 +617,8 @@ static void test_values_are_named(void **state)
     struct run *u = run_new(8);
     run_worker(u, 2);
     struct run_peer *c = run_client_with(u, &(struct run_attach){.job = "job", .offset = 21}, 6);
-    assert_non_null(strstr(c->failure, "position 81 of epoch 0 is not in the plan of 80 positions an epoch"));
+    assert_non_null(
+        strstr(c->failure, "position 81 of epoch 0 does not exist: the plan has 80 positions per epoch"));
     c = run_client(u, "job", 0, 1, 4);
     assert_true(c->attached);
     assert_int_equal(run_progress(c, 3, 2), CW_E_SERVICE);

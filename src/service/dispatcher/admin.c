@@ -31,7 +31,9 @@ static int admin_drain_worker(struct cw_dispatcher *d, const char *name, struct 
     struct worker *w = *name && !*end ? cw_dp_worker_find(d, id) : NULL;
     if (!w || !w->peer)
         return cw_error_set(err, CW_E_OPTION,
-                            "there is no worker \"%.64s\": expected an id that `cachew workers` shows", name);
+                            "there is no connected worker \"%.64s\": expected the id of a worker, as `cachew "
+                            "workers` shows it",
+                            name);
     cw_dp_worker_drain(d, w, WORKER_RELEASED);
     return 0;
 }
@@ -73,8 +75,9 @@ static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew_
         return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g: expected %g to %g", j->name, m->weight,
                             CW_WEIGHT_LEAST, CW_WEIGHT_MOST);
     if (quota && m->quota > DP_WORKERS)
-        return cw_error_set(err, CW_E_OPTION, "job \"%s\": quota %u: expected 1 to %d workers, or 0 for none",
-                            j->name, m->quota, DP_WORKERS);
+        return cw_error_set(err, CW_E_OPTION,
+                            "job \"%s\": quota %u: expected 1 to %d workers, or 0 for no limit", j->name,
+                            m->quota, DP_WORKERS);
     if (weight)
         claim->weight = m->weight;
     if (m->has_priority_case != CACHEW__STEER__HAS_PRIORITY__NOT_SET)
@@ -131,7 +134,7 @@ static int admin_steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, 
                          "resume-job, share-job or aim-job",
                          m->verb);
     else if (!j || cw_dp_job_over(j))
-        r = cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+        r = cw_error_set(err, CW_E_OPTION, "there is no running job \"%.255s\"", m->name);
     else
         r = shares ? admin_share_job(d, j, m, err)
             : aims ? admin_aim_job(d, j, m, err)

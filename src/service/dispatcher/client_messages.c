@@ -32,7 +32,7 @@ static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_
         if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) !=
             0) /* else the same process reconnected */
             snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago",
-                     r->client->host && *r->client->host ? r->client->host : "a host that is not known",
+                     r->client->host && *r->client->host ? r->client->host : "an unknown host",
                      (double)(d->now_ns - r->heard_ns) / 1e9);
         cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client",
                      r->number, r->job->name);
@@ -54,7 +54,9 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     Cachew__Place from = CACHEW__PLACE__INIT;
     uint64_t pos;
     if (p->rank && (strcmp(p->rank->job->name, a->job) != 0 || p->rank->number != a->rank))
-        return cw_error_set(err, CW_E_SERVICE, "this connection is that of rank %" PRIu32 " of job \"%s\"",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "this connection already belongs to rank %" PRIu32
+                            " of job \"%s\": expected a new connection for another rank",
                             p->rank->number, p->rank->job->name);
     int result = cw_dp_job_join(d, a, since_ns, &j, err);
     if (result != 0)
@@ -218,7 +220,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     struct job *j = r->job;
     uint64_t pos;
     if (!r->greeted || !m->from)
-        return cw_error_set(err, CW_E_SERVICE, "Progress before Attached, or without a place");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Progress came before Attached was sent, or names no position");
     r->heard_ns = d->now_ns;
     int result = cw_dp_stream_position(j->stream, m->from, &pos, err);
     if (result < 0)
@@ -226,7 +229,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     if (pos < r->pos || pos > cw_dp_stream_epochs(j->stream, j->terms.epochs))
         return cw_error_set(err, CW_E_SERVICE,
                             "Progress to position %" PRIu64 " of epoch %" PRIu64
-                            ": it went back, or behind the last epoch",
+                            ": expected a position that is not before the last reported one, nor after the "
+                            "end of the last epoch",
                             m->from->position, m->from->epoch);
     if (pos != r->pos && r->pos == j->mark.pos && j->mark.n > 0 && --j->mark.n == 0)
         cw_dp_stream_dirty(d, j->stream);
@@ -302,8 +306,8 @@ static void client_not_here(struct cw_dispatcher *d, struct assignment *t, const
         d->now_ns - x->leased_ns < DP_S)
         return; /* it was leased again since: the placement is sent again */
     cw_dp_log(d, true,
-              "worker %" PRIu64 " has not the positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
-              " that it was leased: they are leased again",
+              "worker %" PRIu64 " does not have positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
+              ", which were leased to it: they are leased again",
               t->worker->id, m->begin, m->end, m->epoch);
     cw_dp_lease_drop(d, t, x, DROP_REVOKED);
 }
@@ -320,9 +324,8 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
         (s->assignments.heap.n <= (size_t)(t->heap_at > 0) && !cw_dp_worker_sets_spare(d, s)))
         return; /* no other worker could do better */
     if (t->shunned_until == 0)
-        cw_dp_log(d, true,
-                  "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s",
-                  r->number, r->job->name, m->worker, m->reason);
+        cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" can't reach worker %" PRIu64 ": %.200s", r->number,
+                  r->job->name, m->worker, m->reason);
     cw_dp_prepare_shun(d, t);
     cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
 }

@@ -71,14 +71,16 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
     if (why) {
         j->n_failures++;
         if (j->retry_ns == 0)
-            cw_dp_log(d, true, "the journal can't be written: %s; nothing is acknowledged until it can",
+            cw_dp_log(d, true,
+                      "the journal can't be written: %s; the dispatcher acknowledges nothing until the "
+                      "journal can be written",
                       why->message);
         j->error = *why;
         j->retry_ns = d->now_ns + DP_S;
         return;
     }
     if (j->retry_ns != 0)
-        cw_dp_log(d, false, "the journal is written again");
+        cw_dp_log(d, false, "the journal can be written again");
     j->retry_ns = 0;
     j->n_commits++;
     j->commit_ns += d->now_ns - j->commit_began_ns;

@@ -18,7 +18,7 @@ static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, co
                  "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
                  " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
                  " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
-                 ": a function in the pipeline, or the data, is not the same every time",
+                 ": the data, or the result of a function in the pipeline, differs from run to run",
                  r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
                  x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),
                  r->n_elements, w->id);
@@ -71,7 +71,7 @@ static int completion_first_report(struct cw_dispatcher *d, struct stream *s, st
                                    const struct worker *w, const Cachew__Report *r, struct cw_error *err)
 {
     if (cw_dp_range_report(x, r->elements, r->n_elements, r->n_batches) < 0)
-        return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "a report");
+        return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "the report of a range");
     x->reporter = w->id;
     int result = cw_dp_journal_range(d, s, x, ACTION_REPORT, err);
     if (result < 0) {

@@ -52,9 +52,11 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
                             struct cw_peer **ret, struct cw_error *err)
 {
     if (!role_find(hello->role))
-        return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
+        return cw_error_set(err, CW_E_SERVICE, "a peer of role %d does not connect to a dispatcher",
+                            (int)hello->role);
     if (d->peers.n >= DP_PEERS)
-        return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d connections already, the most that it accepts", DP_PEERS);
     *ret = cw_dp_peer_new(d, user, hello);
     return *ret ? 0 : cw_error_nomem(err, sizeof(**ret), "a connection");
 }
@@ -71,8 +73,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_client_lost(d, p->rank);
     if (p->pool) {
         cw_dp_log(d, false,
-                  "pool \"%s\" is away, with %u workers: none of them is started or stopped until its "
-                  "provisioner reconnects",
+                  "the provisioner of pool \"%s\" lost its connection: the dispatcher starts and stops none "
+                  "of its %u workers until it reconnects",
                   p->pool->info->name, p->pool->info->units);
         cw_dp_provisioner_lost(d, p->pool);
     }
@@ -91,7 +93,7 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     const struct role *role = role_find(p->role);
     int r = role->message(d, p, m, err);
     if (r > 0)
-        r = cw_error_set(err, CW_E_SERVICE, "%s does not say this (field %d of Envelope) to a dispatcher",
+        r = cw_error_set(err, CW_E_SERVICE, "%s sends no such message (field %d of Envelope) to a dispatcher",
                          role->name, (int)m->of_case);
     if (r < 0)
         p->state = PEER_CLOSING; /* the caller closes it: nothing more is sent to it */
@@ -139,8 +141,8 @@ static void grace_log_gone(struct cw_dispatcher *d)
             size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
     if (n > 0)
         cw_dp_log(d, true,
-                  "of the workers that were there before the restart, %zu did not come back within %d s "
-                  "(%s%s): what they had goes to others",
+                  "%zu workers that were connected before the restart did not reconnect within %d s (%s%s): "
+                  "other workers get their ranges",
                   n, (int)(DP_GRACE / DP_S), ids, n > NAMED_GONE ? " ..." : "");
 }
 

@@ -22,7 +22,7 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
         snprintf(buf, size, "no worker takes ranges: %zu %s being drained", n_draining,
                  n_draining == 1 ? "is" : "are");
     else
-        snprintf(buf, size, "no worker is there");
+        snprintf(buf, size, "no worker is connected");
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
         if (*p->info->why && n_draining == 0)
             snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->info->name,

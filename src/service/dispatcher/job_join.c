@@ -94,17 +94,18 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
         strlen(a->pipeline) > CW_PIPELINE_BYTES)
         return cw_error_set(
             err, CW_E_SERVICE,
-            "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes",
+            "Attach needs a fingerprint of 16 bytes, at least one epoch, and a pipeline of at most %zu bytes",
             CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY ||
         (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "order %d with guarantee %d: this dispatcher does not know them", (int)a->order,
-                            (int)a->guarantee);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "order %d with guarantee %d: this version of the dispatcher does not know one of them",
+            (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
-                              "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves "
-                              "a gap; expected order \"any\"");
+                              "guarantee \"at-most-once\" with order \"exact\": a lost range leaves a gap in "
+                              "the order; expected order \"any\"");
     return 0;
 }
 
@@ -159,8 +160,10 @@ int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t si
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->journal.damaged) &&
         join_continues(a))
         return cw_error_set(
-            err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
-            j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
+            err, CW_E_SERVICE,
+            "job \"%s\" can't go on with guarantee \"at-most-once\": %s; start the job again from the "
+            "beginning",
+            a->job, j && j->why ? j->why : "the dispatcher's journal was damaged, and does not have the job");
     if (j) /* it is over, or has no client: it begins anew */
         cw_dp_job_free(d, j);
     struct stream *s = NULL;

@@ -29,8 +29,9 @@ static bool job_room(struct cw_dispatcher *d)
         return true;
     struct job *oldest = job_find_oldest(d, false);
     if (oldest) {
-        cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name,
-                  DP_JOBS);
+        cw_dp_log(d, true,
+                  "job \"%s\" is removed to make room: it has no client, and the dispatcher has %d jobs",
+                  oldest->name, DP_JOBS);
         cw_dp_job_free(d, oldest);
     }
     return oldest;
@@ -39,7 +40,8 @@ static bool job_room(struct cw_dispatcher *d)
 int cw_dp_job_new(struct cw_dispatcher *d, const char *name, struct job **ret, struct cw_error *err)
 {
     if (!job_room(d))
-        return cw_error_set(err, CW_E_SERVICE, "there are %d jobs already", DP_JOBS);
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher has %d jobs already, the most that it accepts",
+                            DP_JOBS);
     struct job *j = malloc(sizeof(*j));
     if (!j)
         return cw_error_nomem(err, sizeof(*j), "a job");
@@ -145,7 +147,7 @@ void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state,
     if (n_lost > 0)
         cw_dp_log(d, true,
                   "job \"%s\" is %s%s%s; %" PRIu64
-                  " ranges were lost with workers, and left out (at-most-once)",
+                  " ranges were lost with workers, and their batches left out (at-most-once)",
                   j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost);
     else
         cw_dp_log(d, j->lost, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
@@ -177,7 +179,7 @@ static void job_tick_running(struct cw_dispatcher *d, struct job *j)
     if (j->ranks.n_attached > 0) {
         cw_dp_held_notify(d, j);
     } else if (d->now_ns - j->since_ns >= DP_ABANDONED) {
-        cw_dp_log(d, true, "job \"%s\" is collected: it had no client for an hour", j->name);
+        cw_dp_log(d, true, "job \"%s\" is removed: it had no client for an hour", j->name);
         cw_dp_job_free(d, j);
     }
 }

@@ -43,9 +43,10 @@ static int journal_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct journal_entries *e = &d->journal.pending;
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s",
-                            e->n, d->journal.retry_ns != 0 ? d->journal.error.message : "its disk is slow");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "%zu entries wait for the dispatcher's journal, which accepts no more now: %.500s", e->n,
+            d->journal.retry_ns != 0 ? d->journal.error.message : "its disk is slow");
     return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
@@ -111,7 +112,8 @@ int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struc
 void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
 {
     if (result < 0)
-        cw_dp_log(d, true, "no memory for an entry of the journal");
+        cw_dp_log(d, true,
+                  "out of memory: an entry of the journal was not written; a restart does not need it");
 }
 
 /* ---- what is written ---- */

@@ -231,7 +231,8 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     Cachew__Place at = cw_dp_stream_place(s, x->begin);
     cw_dp_log(d, false,
               "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64
-              " (%" PRIu64 " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
+              " (%" PRIu64 " ms): worker %" PRIu64
+              " runs them too; idle workers get second leases of its other unfinished ranges",
               at.position, at.position + (x->end - x->begin), at.epoch, slow->worker->id,
               (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     for (; x && t; x = cw_dp_range_next(&s->ranges, x)) {

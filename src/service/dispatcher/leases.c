@@ -181,8 +181,8 @@ static void lease_end_early(struct cw_dispatcher *d, struct stream *s, struct ra
     s->ranges.free_from = CW_MIN(s->ranges.free_from, end);
     /* else the journal would have the rest as given twice */
     if (s->at_most_once && cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0)
-        cw_dp_log(d, true, "out of memory: the journal does not have that a range ends at position %" PRIu64,
-                  end);
+        cw_dp_log(d, true,
+                  "out of memory: the journal was not told that a range now ends at position %" PRIu64, end);
     cw_dp_stream_announce(d, s, x);
 }
 

@@ -115,25 +115,28 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
 {
     for (size_t i = 0; a->n_files > 0 && b->n_files > 0 && i < CW_MAX(a->n_files, b->n_files); i++) {
         if (i >= b->n_files || (i < a->n_files && strcmp(a->files[i]->path, b->files[i]->path) < 0))
-            snprintf(ret, size, "it sees other data: file \"%s\" is not there", a->files[i]->path);
+            snprintf(ret, size, "it sees other data than the first worker: file \"%s\" does not exist there",
+                     a->files[i]->path);
         else if (i >= a->n_files || strcmp(a->files[i]->path, b->files[i]->path) > 0)
-            snprintf(ret, size, "it sees other data: file \"%s\" is there in addition", b->files[i]->path);
+            snprintf(ret, size, "it sees other data than the first worker: it also has file \"%s\"",
+                     b->files[i]->path);
         else if (a->files[i]->key != b->files[i]->key)
-            snprintf(ret, size, "it sees other data: file \"%s\" has other content", a->files[i]->path);
+            snprintf(ret, size, "it sees other data than the first worker: file \"%s\" has other content",
+                     a->files[i]->path);
         else
             continue;
         return;
     }
     if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
         snprintf(ret, size,
-                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32
+                 "it compiles the pipeline differently from the first worker: align %" PRIu64 ", %" PRIu32
                  " keys, sequential %d; expected %" PRIu64 ", %" PRIu32 ", %d",
                  b->plan->align, b->plan->n_keys, b->plan->sequential, a->plan->align, a->plan->n_keys,
                  a->plan->sequential);
         return;
     }
     snprintf(ret, size,
-             "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64
+             "it sees other data than the first worker: the snapshot is %016" PRIx64 " with %" PRIu64
              " positions, expected %016" PRIx64 " with %" PRIu64,
              b->plan->snapshot, b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
 }
@@ -143,8 +146,8 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
 {
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
+        return cw_error_set(err, CW_E_SERVICE, "Prepared has no plan, no capacity, or more than %d files",
+                            DP_FILES);
     if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0)
         return cw_error_set(err, CW_E_SERVICE,
                             "Prepared with a plan of %" PRIu64
@@ -234,14 +237,14 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
 {
     char hex[33];
     if (m->stream.len != 16 || !m->why)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "StreamFailed without a stream of 16 bytes, or without a reason");
+        return cw_error_set(err, CW_E_SERVICE, "StreamFailed needs a stream id of 16 bytes and a reason");
     struct stream *s = cw_dp_stream_find(d, m->stream.data);
     struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
     if (!t || s->state == STREAM_DEAD ||
         t->state != ASSIGNMENT_READY) /* the stream is forgotten, or requested anew */
         return 0;
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s",
+    cw_dp_log(d, true,
+              "worker %" PRIu64 " (%s) can't go on with stream %s, and other workers get its %zu ranges: %s",
               w->id, w->last_peer->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     /* A worker that does not have the stream has not failed: it is requested again, and gets leases if no

@@ -27,22 +27,27 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
     if (r < 0)
         return r;
     if (strlen(m->prefix) > DP_NAME)
-        return cw_error_set(err, CW_E_OPTION,
-                            "pool \"%s\": names of its workers begin with %zu bytes: expected at most %d",
-                            m->name, strlen(m->prefix), DP_NAME);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "pool \"%s\": the prefix of its workers' names has %zu bytes: expected at most %d", m->name,
+            strlen(m->prefix), DP_NAME);
     if (strlen(m->why) > WHY_BYTES)
-        return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d",
-                            m->name, strlen(m->why), WHY_BYTES);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "pool \"%s\": its reason for having too few workers has %zu bytes: expected at most %d", m->name,
+            strlen(m->why), WHY_BYTES);
     if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS ||
         !(m->price_per_h >= 0 && m->price_per_h <= CW_WORKER_PRICE_MOST) ||
         !(m->cpu_share >= 0 && m->cpu_share < 1e6))
         return cw_error_set(err, CW_E_OPTION,
-                            "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected "
-                            "at most %d, a price from 0 to %g, and numbers that are not negative",
+                            "pool \"%s\": minimum %u, maximum %u and present number %u of workers, price %g "
+                            "per hour, %g CPUs each: expected at most %d workers, a minimum up to the "
+                            "maximum, a price from 0 to %g, and CPUs from 0 to less than 1000000",
                             m->name, m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share,
                             MAX_UNITS, CW_WORKER_PRICE_MOST);
     if (!known && pool_free_index(d) > DP_POOLS)
-        return cw_error_set(err, CW_E_SERVICE, "there are %d pools already", DP_POOLS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d pools already, the most that it accepts", DP_POOLS);
     return 0;
 }
 
@@ -66,10 +71,11 @@ static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_pee
     if (old == by)
         return 0;
     if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0)
-        return cw_error_value(
-            err, CW_E_SERVICE, "pool", p->info->name, "a name of its own for each provisioner",
-            "another provisioner has pool \"%s\": expected a name of its own for each (--pool)",
-            p->info->name);
+        return cw_error_value(err, CW_E_SERVICE, "pool", p->info->name,
+                              "a different name for each provisioner",
+                              "another provisioner has pool \"%s\": expected a different pool name (--pool) "
+                              "for each provisioner",
+                              p->info->name);
     old->pool = NULL;
     cw_dp_peer_close(d, old, "the provisioner has another connection");
     p->peer = by;
@@ -85,13 +91,14 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
     if (!d->scaler.enabled)
         return cw_error_set(err, CW_E_OPTION,
                             "this dispatcher has no policy that decides how many workers are wanted: "
-                            "expected one with --policy");
+                            "expected a dispatcher started with --policy");
     const Cachew__Pool *m = e->pool;
     struct pool *p = cw_dp_pool_find(d, m->name);
     bool is_new = !p;
     int r = pool_check(d, m, !is_new, err);
     if (r == 0 && peer->pool && peer->pool != p)
-        r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->info->name);
+        r = cw_error_set(err, CW_E_SERVICE, "this connection already belongs to pool \"%s\"",
+                         peer->pool->info->name);
     if (r == 0 && !is_new)
         r = pool_take_over(d, p, peer, err);
     if (r < 0)
@@ -106,8 +113,8 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
     }
     peer->pool = p;
     if (is_new)
-        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", m->name, m->units,
-                  m->minimum, m->maximum);
+        cw_dp_log(d, false, "pool \"%s\" is connected, with %u workers (minimum %u, maximum %u)", m->name,
+                  m->units, m->minimum, m->maximum);
     if (*m->why && (is_new || strcmp(p->info->why, m->why) != 0))
         cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", m->name, m->units, p->wanted,
                   m->why);

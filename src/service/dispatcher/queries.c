@@ -251,9 +251,10 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
         _cleanup_free_ char *copy = strndup(name, (size_t)size);
         const struct job *j = copy ? cw_dp_job_find(d, copy) : NULL;
         if (!j)
-            return cw_error_set(err, CW_E_OPTION,
-                                "there is no job \"%.*s\": expected one that is there, or was lately",
-                                CW_MIN(size, DP_NAME), name);
+            return cw_error_set(
+                err, CW_E_OPTION,
+                "there is no job \"%.*s\": expected a job that runs, or ended within the last hour",
+                CW_MIN(size, DP_NAME), name);
         answer = decisions ? cw_dp_scaling_decisions(d, j) : cw_dp_history_json(d, j);
     } else if (strcmp(what, "jobs") == 0) {
         answer = json_array();
@@ -279,7 +280,7 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
         answer = query_status(d);
     } else {
         return cw_error_set(err, CW_E_OPTION,
-                            "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, "
+                            "there is no query \"%.64s\": expected jobs, workers, streams, pools, status, "
                             "targets, or jobs/NAME/decisions or jobs/NAME/history",
                             what);
     }

@@ -138,7 +138,7 @@ static void peer_on_closed(void *user, struct cw_conn *c, const struct cw_error 
 {
     struct server_peer *p = user;
     if (why->status < 0 && !p->server->closed)
-        server_log(p->server, false, "connection of %s ended: %s", cw_conn_peer(c), why->message);
+        server_log(p->server, false, "the connection of %s ended: %s", cw_conn_peer(c), why->message);
     if (p->peer)
         cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
     cw_link_out(&p->link);
@@ -174,8 +174,8 @@ static void server_on_refused(void *user, const char *peer, const struct cw_erro
     if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &n_hidden))
         return;
     if (n_hidden)
-        server_log(s, false, "%u more were not let in before", n_hidden);
-    server_log(s, false, "%s was not let in: %s", peer, why->message);
+        server_log(s, false, "%u more connections were refused before", n_hidden);
+    server_log(s, false, "a connection from %s was refused: %s", peer, why->message);
 }
 
 /* accepted connections get peer_ops */
@@ -201,9 +201,9 @@ static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
     if (r < 0 || s->n_damaged == 0)
         return r;
     server_log(s, true,
-               "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, "
-               "as soon as they come back; start a job with at-most-once that ended again. Or stop the "
-               "dispatcher and restore the file from a copy",
+               "%s: %zu damaged entries were left out. A job that starts over goes on from the positions of "
+               "its clients as soon as they reconnect. A job with at-most-once that ended must be started "
+               "again. Or stop the dispatcher and restore the file from a copy",
                cw_store_path(s->store), s->n_damaged);
     return 0;
 }
@@ -215,7 +215,7 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
     Cachew__Hello hello;
     char host[80];
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
-        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
+        return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->core.name ? o->core.name : "dispatcher",
                   incarnation, host);

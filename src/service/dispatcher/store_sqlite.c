@@ -41,8 +41,8 @@ static int file_damaged(struct cw_store_file *f, const char *how, struct cw_erro
 {
     cw_error_set(err, CW_E_DATA,
                  "%s: the dispatcher's journal is damaged (%s): restore the file from a copy; or move it and "
-                 "%s-wal away, then the dispatcher starts without jobs, and jobs with exactly-once go on "
-                 "where their clients are",
+                 "%s-wal away: then the dispatcher starts without jobs, and jobs with exactly-once go on "
+                 "from the positions of their clients",
                  f->path, how, f->path);
     cw_error_file(err, f->path);
     return CW_E_DATA;
@@ -59,8 +59,8 @@ static int file_error(struct cw_store_file *f, struct cw_error *err)
     bool shows = system != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL ||
                                  code == SQLITE_READONLY);
     cw_error_set(err, status, "%s: %s%s%s%s", f->path,
-                 code == SQLITE_BUSY ? "another process uses it" : sqlite3_errmsg(f->db), shows ? " (" : "",
-                 shows ? strerror(system) : "", shows ? ")" : "");
+                 code == SQLITE_BUSY ? "another process uses the file" : sqlite3_errmsg(f->db),
+                 shows ? " (" : "", shows ? strerror(system) : "", shows ? ")" : "");
     cw_error_file(err, f->path);
     return status;
 }
@@ -134,8 +134,8 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
     }
     if (application != APPLICATION || version != VERSION) {
         cw_error_set(err, CW_E_DATA,
-                     "%s: a database that is not a dispatcher's, or of another version (application %x, "
-                     "version %d; expected %x, %d): move it away, or name another state directory",
+                     "%s: this is not a dispatcher's journal, or one of another version (application %x, "
+                     "version %d; expected %x, %d): move the file away, or choose another state directory",
                      f->path, (unsigned)application, version, APPLICATION, VERSION);
         cw_error_file(err, f->path);
         return CW_E_DATA;
@@ -147,13 +147,13 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
 static int file_create(const char *dir, const char *path, struct cw_error *err)
 {
     if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-        return cw_error_errno(err, CW_E_IO, errno, "%s: the state directory can't be made", dir);
+        return cw_error_errno(err, CW_E_IO, errno, "%s: can't make the state directory", dir);
     _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
-        return cw_error_errno(err, CW_E_IO, errno, "%s: it can't be opened for writing", path);
+        return cw_error_errno(err, CW_E_IO, errno, "%s: can't open the file for writing", path);
     _cleanup_close_ int directory = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return directory < 0 || fsync(directory) < 0
-               ? cw_error_errno(err, CW_E_IO, errno, "%s: it can't be synced", dir)
+               ? cw_error_errno(err, CW_E_IO, errno, "%s: can't sync the directory to disk", dir)
                : 0;
 }
 

@@ -36,7 +36,8 @@ static int worker_register_check(const struct cw_peer *p, const Cachew__Register
     static const uint8_t none[16];
     if (!sound)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a worker needs an address, and has at most %d, of at most %d bytes",
+                            "a worker needs a Unix socket or a TCP address, and may have at most %d TCP "
+                            "addresses, of at most %d bytes each",
                             DP_ADDRESSES, DP_ADDRESS);
     if (memcmp(p->incarnation, none, 16) == 0)
         return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
@@ -67,7 +68,8 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
         if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
             oldest = w;
     if (!oldest)
-        return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d workers already, the most that it accepts", DP_WORKERS);
     int r = cw_dp_journal_gone(d, JOURNAL_WORKER, oldest->incarnation, 16, err);
     if (r == 0)
         cw_dp_worker_free(d, oldest);
@@ -122,7 +124,7 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     cw_dp_peer_send(d, p,
                     &(Cachew__Envelope){CW_MESSAGE(envelope), .re = re,
                                         .of_case = CACHEW__ENVELOPE__OF_REGISTERED, .registered = &r});
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id,
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) registered: process %" PRIu32 " at %s", w->id,
               w->last_peer->name, w->info->pid, cw_dp_worker_place(w));
     w->ready = true;
     cw_dp_pool_started(d, w);
@@ -137,7 +139,7 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
 void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
-        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id,
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: other workers get its %zu ranges", w->id,
                   w->last_peer->name, w->n_held);
     if (w->leaving == WORKER_STAYS) {
         d->workers.n_lost++;
@@ -177,7 +179,8 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
         cw_dp_pool_changed(d, w, true);
     if (was != WORKER_STAYS)
         return;
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->last_peer->name);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is leaving: it gets no more ranges", w->id,
+              w->last_peer->name);
     w->since_ns = d->now_ns;
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         const struct stream *s = t->stream;

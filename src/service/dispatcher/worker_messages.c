@@ -52,7 +52,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     if (!p || p->stream.len != 16 || h->n_ranges > DP_HELD)
         return cw_error_set(
             err, CW_E_SERVICE,
-            "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)",
+            "Holdings names a stream id of %zu bytes (expected 16) and %zu ranges (expected at most %d)",
             p ? p->stream.len : 0, h->n_ranges, DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
     if (!s || s->state == STREAM_PARKED) {
@@ -61,7 +61,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     }
     struct assignment *t = cw_dp_assignment_find(w, s);
     if (!t && !(t = cw_dp_assignment_new(d, w, s)))
-        return cw_error_nomem(err, sizeof(*t), "a worker's part in a stream");
+        return cw_error_nomem(err, sizeof(*t), "the assignment of a worker to a stream");
     t->named = true;
     int r = cw_dp_prepare_ready(d, t, p, err);
     if (w->kept)
@@ -156,7 +156,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)
-            return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16",
+            return cw_error_set(err, CW_E_SERVICE, "Heartbeat names a stream id of %zu bytes: expected 16",
                                 x->stream.len);
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
         struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
