@@ -324,7 +324,7 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         )
         assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
         assert "--aim is missing" in refused("jobs", "--service", service.address, "--objective", "time")
-        assert 'no job "c" that runs' in refused(
+        assert 'no running job "c"' in refused(
             "jobs", "--service", service.address, "--share", "c", "--weight", 2
         )
         # which the command took, up to 1e9, and the dispatcher refused with other bounds

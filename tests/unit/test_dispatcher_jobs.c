@@ -275,7 +275,7 @@ static void test_steer(void **state)
     assert_int_equal(run_held(w), 0);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"cancel-job", .name = (char *)"job");
     run_settle(u);
-    assert_non_null(strstr(o->failure, "there is no job \"job\" that runs"));
+    assert_non_null(strstr(o->failure, "there is no running job \"job\""));
     char id[32];
     snprintf(id, sizeof(id), "%" PRIu64, w->worker);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"drain-worker", .name = id);
