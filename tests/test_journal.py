@@ -66,7 +66,7 @@ def test_a_full_disk_is_named_to_the_client_that_waits(small_disk, daemons, pipe
                 for j in dispatcher.json("/api/v1/jobs")
             )
         )
-        said = next(line for line in job.stderr if "waits for" in line)
+        said = next(line for line in job.stderr if "has waited" in line)
         assert "No space left on device" in dispatcher.get("/readyz")[1]
         (small_disk / "filler").unlink()
         assert job.wait(HANG_S) == 0

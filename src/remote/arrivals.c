@@ -194,9 +194,10 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
         return 0;
     }
     if (m->first != f->first)
-        return cw_error_set(
-            err, CW_E_SERVICE, "worker %llu: keys from element %llu on came: expected those from %llu on",
-            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)f->first);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "worker %llu sent keys from element %llu on: expected keys from element %llu on",
+                            (unsigned long long)l->worker, (unsigned long long)m->first,
+                            (unsigned long long)f->first);
     free(f->keys); /* of a message that was wrong */
     if (!(f->keys = malloc(n * sizeof(*f->keys) + 1)))
         return cw_error_nomem(err, n * sizeof(*f->keys), "the keys of a range");
@@ -205,7 +206,7 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
         f->keys[f->n_keys] = (uint16_t)(key[0] | (width > 1 ? key[1] << 8 : 0));
         if (f->keys[f->n_keys] >= r->job.n_keys)
             return cw_error_set(err, CW_E_SERVICE,
-                                "worker %llu: an element has key %u: expected less than %u",
+                                "worker %llu sent key %u for an element: expected a key less than %u",
                                 (unsigned long long)l->worker, f->keys[f->n_keys], r->job.n_keys);
     }
     if (m->why && fetch_set_failure(f, m->why, err) < 0)
@@ -255,7 +256,7 @@ static int link_on_region(struct link *l, const Cachew__Region *m, const int *fd
     l->retry.same_address = true;
     return cw_error_set(
         err, CW_E_SERVICE,
-        "this process can't have the memory that worker %llu shares, and asks for copies: %.300s",
+        "this process can't map the memory that worker %llu shares, and requests copies instead: %.300s",
         (unsigned long long)l->worker, l->no_shm.message);
 }
 
@@ -291,8 +292,8 @@ static int arrivals_payload(void *user, struct cw_conn *c CW_UNUSED, const Cache
 {
     struct link *l = user;
     if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_PART)
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none",
-                            size);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a payload of %zu bytes came with a message of a kind that has no payload", size);
     int status = cw_slab_get(&l->remote->slabs, size, &l->incoming, err);
     if (status >= 0)
         *ret = l->incoming->data;

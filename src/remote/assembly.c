@@ -56,7 +56,7 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     while (status == 0 && !cw_batch_call_over(joined)) {
         if (deadline_ns == AT_ONCE)
             return 2;
-        status = cw_waiting_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
+        status = cw_waiting_wait_here(r, deadline_ns, "the next batch from map_batches", err);
         cw_remote_join_early(r);
     }
     if (status == 0)

@@ -140,7 +140,7 @@ static int dispatcher_on_attached(struct remote *r, const Cachew__Attached *m, s
     const Cachew__Plan *p = m->plan;
     struct cw_plan *plan = &r->view.base.plan;
     if (!p || m->stream.len != sizeof(r->run.stream) || p->n_positions > CW_ENDLESS)
-        return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered with a plan that can't be");
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered Attach with an invalid plan");
     if (r->run.attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions)) {
         cw_remote_fail_text(r, CW_E_DATA,
                             "job %s: the data changed: files were added, removed or changed since it began",
@@ -176,7 +176,8 @@ static void dispatcher_on_ended(struct remote *r, const Cachew__Ended *m)
     if (m->why)
         cw_failure_error(m->why, &why);
     else
-        (void)cw_error_set(&why, CW_E_SERVICE, "job %s was ended", r->job.options.job);
+        (void)cw_error_set(&why, CW_E_SERVICE, "the dispatcher ended job %s without a reason",
+                           r->job.options.job);
     cw_remote_fail(r, &why);
 }
 
@@ -240,7 +241,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
 {
     struct remote *r = user;
     if (peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else",
+        return cw_error_set(err, CW_E_SERVICE, "the server at %s is not a dispatcher",
                             r->job.options.service);
     CW_GUARD(&r->mutex);
     r->dispatcher.conn = c;
@@ -278,8 +279,8 @@ static void dispatcher_down(struct remote *r, const struct cw_error *why)
         (void)cw_error_set(down, CW_E_SERVICE, "it closed the connection");
     d->retry_ns = now + RETRY_NS;
     if (!r->run.attached && cw_failure_is_final(down)) /* it would say the same again */
-        cw_remote_fail_text(r, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->job.options.service,
-                            down->message);
+        cw_remote_fail_text(r, CW_E_SERVICE, "the dispatcher at %s refuses the connection: %.400s",
+                            r->job.options.service, down->message);
     else if (!d->reached && r->job.options.absent_ns && now - r->loop.started_ns > r->job.options.absent_ns)
         cw_remote_fail_text(r, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s",
                             r->job.options.service, down->message);

@@ -25,8 +25,8 @@ static void open_note_taken_over(const struct remote *r)
     if (!*r->run.took_over || !o->note)
         return;
     snprintf(text, sizeof(text),
-             "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job "
-             "of another name",
+             "this client took over rank %llu of job %s from %s; if both clients are to run, give one of "
+             "them another job name",
              (unsigned long long)o->rank, o->job, r->run.took_over);
     o->note(o->note_arg, text);
 }
@@ -66,8 +66,9 @@ static int open_wait_attached(struct remote *r, struct cw_error *err)
         return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", o->service,
                             r->run.service_down.message);
     return cw_error_set(
-        err, CW_E_DEADLINE, "job %s: the service at %s did not open the data before the deadline%s%s", o->job,
-        o->service, *r->waiting.held ? ": " : ": are there workers (`cachew workers`)?", r->waiting.held);
+        err, CW_E_DEADLINE, "job %s: no worker of the service at %s opened the data before the deadline%s%s",
+        o->job, o->service, *r->waiting.held ? ": " : ": check that workers are connected (`cachew workers`)",
+        r->waiting.held);
 }
 
 /* Whether each rank makes its batches of ranges of its own. At most once, ranks can't agree on batches behind
@@ -84,14 +85,14 @@ static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_o
         return 0;
     if (!o->unordered) /* what is lost would shift the numbers of all batches that come after it */
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
-                              "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave "
-                              "gaps in the order; expected order \"any\"");
+                              "guarantee \"at-most-once\" with order \"exact\": lost batches leave gaps in "
+                              "the order; expected order \"any\"");
     if (owns_ranges(c, o) && c->n_limits)
         return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once",
                               "exactly-once, or a world size of 1",
-                              "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so "
-                              "that no rank knows when a `take` behind a filter is full; expected guarantee "
-                              "\"exactly-once\", or a world size of 1",
+                              "guarantee \"at-most-once\" with %u ranks and a `take` after a filter: each "
+                              "rank gets different ranges, so no rank can count how many elements all ranks "
+                              "have taken; expected guarantee \"exactly-once\", or a world size of 1",
                               o->world_size);
     return 0;
 }
@@ -124,7 +125,9 @@ static int check_service(const char *service, struct cw_error *err)
         "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as "
         "`cachew up` prints it%s",
         service,
-        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
+        strcmp(service, "local") == 0
+            ? "; only the Python package accepts \"local\", and starts a service for it"
+            : "");
 }
 
 /* Refuses a pipeline that no worker can run: its data are in this process's memory. */
@@ -139,8 +142,8 @@ static int check_sources(const struct cw_compiled *c, struct cw_error *err)
             continue;
         cw_error_op(err, source->desc->name);
         return cw_error_set(err, CW_E_PIPELINE,
-                            "%s: its data are in the memory of this process, where the workers of a service "
-                            "can't read them: expected a source of files, or a run without a service",
+                            "%s: its data are in the memory of this process, which the workers of a service "
+                            "can't read: expected a source that reads files, or a run without a service",
                             source->desc->name);
     }
     return 0;
@@ -158,11 +161,10 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
                                          "can't find the directory %s of the pipeline", l->pipeline->base_dir)
                         : cw_error_nomem(err, 0, "a pipeline");
     if (strlen(pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(
-            err, CW_E_PIPELINE,
-            "the pipeline has %zu bytes with its Python functions: a service takes at most %zu; what is "
-            "large and does not change, a function loads from a file (once, where it is first called)",
-            strlen(pipeline), CW_PIPELINE_BYTES);
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "the pipeline with its Python functions has %zu bytes: a service accepts at most "
+                            "%zu; let a function load large constant data from a file at its first call",
+                            strlen(pipeline), CW_PIPELINE_BYTES);
     o.pipeline = pipeline;
     o.base_dir = base_dir;
     const struct cw_iterator_options io = {.epochs = o.epochs,

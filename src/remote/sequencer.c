@@ -95,7 +95,7 @@ static int course_new_entry(const struct course *c, struct cw_entry **ret, struc
     const struct cw_compiled *p = c->view->remote->job.compiled;
     bool known = c->placed || (p->sequential && !p->counted);
     *ret = known ? cw_entry_new(p) : NULL;
-    return known && !*ret ? cw_error_nomem(err, sizeof(**ret), "a place in an epoch") : 0;
+    return known && !*ret ? cw_error_nomem(err, sizeof(**ret), "a position in an epoch") : 0;
 }
 
 /* Moves the course past the next batch, which was taken: a->after becomes the entry behind it. */

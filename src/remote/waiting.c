@@ -34,21 +34,23 @@ static bool waiting_describe(const struct remote *r, const struct epoch_position
     const struct link *l = worker ? cw_link_find(r, worker) : NULL;
     bool held = w->paused || (*w->held && !worker);
     if (down->status)
-        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->job.options.service,
+        snprintf(buf, size, "the dispatcher at %s can't be reached (%.200s)", r->job.options.service,
                  down->message);
     else if (held)
         snprintf(buf, size, "%s", w->held);
     else if (!at)
-        snprintf(buf, size, "the dispatcher has not answered yet");
+        snprintf(buf, size, "the dispatcher has not answered Attach yet");
     else if (!worker)
-        snprintf(buf, size, "no worker has it yet%s", w->lagging);
+        snprintf(buf, size, "no worker has a lease of that position yet%s", w->lagging);
     else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", worker);
+        snprintf(buf, size, "worker %" PRIu64 " has the lease of that position, but its address is not known",
+                 worker);
     else if (l->why.status)
-        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", worker,
+        snprintf(buf, size,
+                 "worker %" PRIu64 " has the lease of that position, but can't be reached (%.200s)", worker,
                  l->why.message);
     else
-        snprintf(buf, size, "worker %" PRIu64 " computes it", worker);
+        snprintf(buf, size, "worker %" PRIu64 " is computing that position", worker);
     if (*w->held && !down->status && !held)
         snprintf(buf + strlen(buf), size - strlen(buf), "; %s", w->held);
     return l && !l->why.status && !down->status && !*w->held;
@@ -74,8 +76,8 @@ static void waiting_note(struct remote *r, const struct epoch_position *at, cons
     }
     w->note_ns = CW_MIN(2 * w->this_ns, w->this_ns + NOTE_MAX_NS);
     waiting_name(at, what, name, sizeof(name));
-    snprintf(text, sizeof(text), "job %s waits for %s since %.0f s: %s", r->job.options.job, name,
-             (double)w->this_ns / 1e9, why);
+    snprintf(text, sizeof(text), "job %s has waited %.0f s for %s: %s", r->job.options.job,
+             (double)w->this_ns / 1e9, name, why);
     pthread_mutex_unlock(&r->mutex);
     r->job.options.note(r->job.options.note_arg, text);
     pthread_mutex_lock(&r->mutex);

@@ -44,8 +44,9 @@ void cw_window_received(struct window *w, size_t bytes, bool shm_loan)
         .chosen = (double)now,
         .why = now == by_bytes ? "this many batches fill the memory for outstanding batches"
                : now == MOST
-                   ? "more would not keep a worker busier"
-                   : "batches are large, and a worker needs the next request before a batch is taken",
+                   ? "this is the largest number; more outstanding batches would not keep a worker busier"
+                   : "batches are large: this is the least number with which a worker has its next request "
+                     "before the client takes the current batch",
     };
     cw_tuned_add(&w->tuned, &t);
 }

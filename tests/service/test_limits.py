@@ -120,5 +120,5 @@ def test_several_ranks_at_most_once_are_refused(bench):
     ].finish(code=2)["error"]
     assert (
         error["attribute"] == "guarantee"
-        and "no rank knows when a `take` behind a filter is full" in error["message"]
+        and "and a `take` after a filter" in error["message"]
     )

@@ -29,9 +29,10 @@ static int answer_send_batch(struct cw_client *c, struct cw_answer *a, Cachew__E
     int n = cw_shm_loan_room(c, a) ? cw_shm_loan_name(c, a, slabs, err) : 0;
     if (n == CW_E_IO) {
         if (!all->copies_logged)
-            cw_common_log(all->common,
-                          "batches can't be lent to clients of this machine, they are sent as copies: %s",
-                          err->message);
+            cw_common_log(
+                all->common,
+                "clients on this host get batches as copies, because their memory can't be shared: %s",
+                err->message);
         all->copies_logged = true;
         atomic_store(&c->peer.shared, false);
         n = 0;

@@ -20,7 +20,8 @@ int cw_client_send(struct cw_client *c, const Cachew__Envelope *m, const struct 
     if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + CW_BESIDE_BATCHES_BYTES) {
         if (a)
             cw_delivery_free(a);
-        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the client does not read its messages: %zu bytes wait to be sent",
                             cw_conn_queued(c->conn));
     }
     return cw_conn_send(c->conn, m, pieces, n, a ? cw_delivery_free : NULL, a, fds, n_fds, err);

@@ -183,7 +183,8 @@ static int control_on_leases(struct cw_worker *w, const Cachew__Leases *m, struc
     if (s)
         return cw_streams_lease(s, m, err);
     /* the dispatcher believes otherwise, and prepares it anew */
-    (void)cw_error_set(&why, CW_E_SERVICE, "ranges of a stream were leased that is not prepared here");
+    (void)cw_error_set(&why, CW_E_SERVICE,
+                       "the dispatcher leased ranges of a stream that this worker has not prepared");
     control_send_failed(w, m->stream, &why);
     return 0;
 }
@@ -206,7 +207,7 @@ static int control_on_open(void *worker, struct cw_conn *c, const Cachew__Envelo
                            struct cw_error *err)
 {
     if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+        return cw_error_set(err, CW_E_SERVICE, "%s is not a dispatcher", cw_conn_peer(c));
     control_register(worker);
     return 0;
 }
@@ -266,7 +267,7 @@ void cw_control_drain(void *worker)
 {
     struct cw_worker *w = worker;
     if (!w->common.draining) {
-        cw_common_log(&w->common, "draining: no more ranges are taken");
+        cw_common_log(&w->common, "draining: the worker accepts no more ranges");
         w->common.draining = true;
         control_send_draining(w);
     }

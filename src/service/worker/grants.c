@@ -27,19 +27,21 @@ static int grants_check(const struct cw_grants *g, const Cachew__Range *m, uint6
 {
     const char *expected = NULL;
     if (m->begin >= m->end || m->end > n)
-        expected = "positions of the epoch";
+        expected = "at least one position, within the epoch";
     else if (whole && (m->begin ||
                        (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
-        expected = "the whole epoch, which is one range";
+        expected = "the whole epoch, because the stream's epochs are one range each";
     for (const struct cw_grant *x = g->list; x && !expected; x = x->next)
         if (x->epoch == m->epoch && x->begin < m->end && m->begin < x->end)
-            expected = "no position that is leased already";
+            expected = "only positions that are not leased yet";
     if (expected)
-        return cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher leased positions %llu to %llu of an epoch of %llu: expected %s",
                             (unsigned long long)m->begin, (unsigned long long)m->end, (unsigned long long)n,
                             expected);
     if (g->n == MAX_GRANTS)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d ranges were leased", MAX_GRANTS);
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher leased more than %d ranges of a stream",
+                            MAX_GRANTS);
     return 0;
 }
 

@@ -255,7 +255,7 @@ void cw_leases_fail(struct cw_leases *s, const struct cw_error *why)
 bool cw_leases_out_of_memory(struct cw_leases *s)
 {
     struct cw_error err = {0};
-    cw_error_nomem(&err, 0, "what a range gives");
+    cw_error_nomem(&err, 0, "the batches of a range");
     cw_leases_fail(s, &err);
     return false;
 }

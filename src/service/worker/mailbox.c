@@ -63,7 +63,8 @@ struct cw_error *cw_answer_why(const struct cw_error *why)
     size_t n = strlen(e->message);
     if (e->status == CW_E_MEMORY)
         snprintf(e->message + n, sizeof(e->message) - n, "%s",
-                 "; give its machine or container more memory, or the worker a smaller --memory");
+                 "; give the worker's machine or container more memory, or start the worker with a smaller "
+                 "--memory");
     return e;
 }
 

@@ -267,7 +267,7 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
         return 0;
     }
     if (pulled && !payload && !m->pulled->why)
-        return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
+        return cw_error_set(err, CW_E_SERVICE, "the worker that runs the source sent elements without bytes");
     /* an error of its own, with which the origin fails, so that another worker is named */
     bool fails = pulled && !payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA;
     if (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE)
@@ -303,7 +303,7 @@ void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
     if (cw_addresses_init(&o->addresses, a, *a->unix_path && strcmp(a->host, common->host) == 0, true, &err) <
             0 ||
         (!o->retry && cw_timer_new(o->mailbox->loop, origin_pump, o, &o->retry, &err) < 0)) {
-        cw_common_log(common, "%s: a stream waits", err.message);
+        cw_common_log(common, "a stream waits for the worker that runs its source: %s", err.message);
         o->common = NULL;
     }
     origin_pump(o);
@@ -322,11 +322,11 @@ int cw_origin_serve(struct cw_origin *o, struct cw_peer *peer, uint64_t id, cons
     uint64_t most = o->sequence->window;
     CW_GUARD(&o->mutex);
     if (!id || m->n == 0 || m->n > most || m->least > m->n || m->from >= CW_EPOCH_POSITIONS)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "a Pull without id, or of %llu elements (expected at most %llu), at least %llu, from %llu on",
-            (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
-            (unsigned long long)m->from);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a Pull needs an id and a valid number of elements, not %llu elements (expected "
+                            "1 to %llu), at least %llu, from number %llu on",
+                            (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
+                            (unsigned long long)m->from);
     return pull_request_add(
         o, peer, id,
         &(struct cw_pull){.epoch = m->epoch, .from = m->from, .n = m->n, .least = m->least, .keep = m->keep},
@@ -340,7 +340,7 @@ static void origin_serve_one(struct cw_origin *o, struct pull_request *x, bool s
     struct cw_error err = {0};
     x->q.cancelled = pull_cancelled;
     x->q.cancel_arg = o;
-    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream ends here")
+    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream is being closed on this worker")
                      : source->ops->serve(source, &x->q, &a->data, &a->bytes, &err);
     if (a->peer) {
         a->why = r < 0 ? cw_answer_why(&err) : NULL;

@@ -49,7 +49,7 @@ static int region_name(struct cw_client *c, const struct cw_worker_stream *s, co
         }
     struct stat st;
     if (fstat(slab->fd, &st) < 0)
-        return cw_error_set(err, CW_E_IO, "the shared memory of batches is not there");
+        return cw_error_set(err, CW_E_IO, "the shared memory of batches does not exist any more");
     struct cw_region *r = malloc(sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "shared memory");
@@ -118,7 +118,7 @@ int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err)
     if (c->loans.kept) /* of an earlier connection, perhaps, of which nothing is known here */
         return 0;
     return cw_error_set(err, CW_E_SERVICE,
-                        "slab %llu was returned, which is no shm_loan of this client, or was returned before",
+                        "the client returned slab %llu, which it does not have, or has returned before",
                         (unsigned long long)slab);
 }
 
@@ -235,11 +235,11 @@ static bool client_had_region(const struct cw_client *c, const struct cw_client 
 int cw_shm_loans_keep(struct cw_client *c, const Cachew__Keep *m, struct cw_error *err)
 {
     if (m->n_regions > MAX_REGIONS)
-        return cw_error_set(err, CW_E_SERVICE, "%zu regions are to be kept, expected at most %d",
+        return cw_error_set(err, CW_E_SERVICE, "the client wants to keep %zu regions: expected at most %d",
                             m->n_regions, MAX_REGIONS);
     _cleanup_free_ uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
     if (!slabs)
-        return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "slabs that are kept");
+        return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "the slabs that a client keeps");
     if (m->n_slabs)
         memcpy(slabs, m->slabs, m->n_slabs * sizeof(*slabs));
     qsort(slabs, m->n_slabs, sizeof(*slabs), slab_compare);

@@ -90,7 +90,7 @@ int cw_socket_dir_new(char **ret_path, int *ret_lock, struct cw_error *err)
     }
     if (r < 0)
         return cw_error_errno(err, CW_E_IO, -r,
-                              "can't make a directory for the worker's socket below %s or /tmp", places[0]);
+                              "can't make a directory for the worker's socket in %s or /tmp", places[0]);
     return 0;
 }
 

@@ -117,8 +117,8 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     /* others name what they share by the fingerprint */
     if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0)
         r = cw_error_set(err, CW_E_PIPELINE,
-                         "the pipeline does not match its fingerprint: the sender is faulty, or of another "
-                         "version");
+                         "the pipeline does not match its fingerprint: the sender is faulty, or runs another "
+                         "version of cachew");
     if (r >= 0) /* before it is compiled, which may run functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);

@@ -98,7 +98,7 @@ void cw_streams_forget_peer(struct cw_streams *all, struct cw_peer *p)
         if (!cw_stream_command(
                 s->stream, &(struct cw_command){.kind = CW_COMMAND_FORGET_PEER, .peer = cw_peer_ref(p)})) {
             cw_peer_unref(p);
-            cw_common_log(all->common, "out of memory: a stream ends");
+            cw_common_log(all->common, "out of memory: the worker gives up a stream");
             cw_streams_end(s);
         }
 }
@@ -142,8 +142,8 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
     if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
         return cw_error_set(
             err, CW_E_SERVICE,
-            "Prepare names a stream of %zu bytes and a fingerprint of %zu: expected %zu, both", m->stream.len,
-            m->fingerprint.len, sizeof(of->name));
+            "Prepare has a stream id of %zu bytes and a fingerprint of %zu bytes: expected %zu bytes each",
+            m->stream.len, m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s && s->state == STREAM_FAILED) { /* it is prepared anew */
         cw_streams_end(s);

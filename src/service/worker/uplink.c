@@ -17,7 +17,7 @@ void cw_uplink_send(struct cw_uplink *u, const Cachew__Envelope *m)
     if (u->state != CW_UPLINK_REGISTERED && m->of_case != CACHEW__ENVELOPE__OF_REGISTER)
         return;
     if (u->conn && cw_conn_send(u->conn, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
-        cw_common_log(u->common, "dispatcher: %s", err.message);
+        cw_common_log(u->common, "a message to the dispatcher can't be sent: %s", err.message);
         cw_uplink_close(u); /* everything is sent again on the next connection */
     }
 }
@@ -52,13 +52,13 @@ static void uplink_connect_later(struct cw_uplink *u)
 
 void cw_uplink_lost(struct cw_uplink *u, const struct cw_error *why)
 {
-    const char *reason = why->status ? why->message : "it closed the connection";
+    const char *reason = why->status ? why->message : "the dispatcher closed it";
     u->conn = NULL;
     u->state = cw_failure_is_final(why) ? CW_UPLINK_REFUSED : CW_UPLINK_AWAY;
     if (!u->common->stopping) {
         cw_text_show(u->why, sizeof(u->why), reason);
         if (u->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
-            cw_common_log(u->common, "the dispatcher's connection ended: %s", reason);
+            cw_common_log(u->common, "the connection to the dispatcher ended: %s", reason);
         uplink_connect_later(u);
     }
     cw_common_changed(u->common);
