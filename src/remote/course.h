@@ -17,10 +17,10 @@ struct slot {
     struct slot *next;
     uint64_t g;
     unsigned key;
-    struct fetch
-        *fetches; /* siblings: one whole batch, or its parts; NULL: memory lacked, they are made later */
-    struct cw_assembly
-        *joined; /* the consumer's thread: the batch, once it was joined from its parts. Owned */
+    /* siblings: one whole batch, or its parts; NULL: memory lacked, they are made later */
+    struct fetch *fetches;
+    /* the consumer's thread: the batch, once it was joined from its parts. Owned */
+    struct cw_assembly *joined;
 };
 
 struct course {

@@ -37,8 +37,8 @@ struct fetch {
     uint64_t requested_begin;           /* begin of the range that it names */
     uint64_t range_end;                 /* FETCH_HERE: end of the range that it came from */
     bool lost;                          /* its range is lost and will not be run again */
-    struct cw_error
-        *failure;           /* FETCH_HERE: why it can't be had. WHAT_KEYS: why the range ends there. Owned */
+    /* FETCH_HERE: why it can't be had. WHAT_KEYS: why the range ends there. Owned */
+    struct cw_error *failure;
     struct cw_batch *batch; /* WHAT_BATCHES, WHAT_ROWS. Owned */
     struct cw_quarantined *quarantined;
     struct cw_part rows; /* WHAT_PART, or is_part */

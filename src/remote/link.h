@@ -12,8 +12,8 @@
 struct remote;
 
 struct link_stats { /* over all connections to the worker */
-    enum cw_transport
-        transport; /* shm where batches are shm_loans (copies may be among them), else the last one */
+    /* shm where batches are shm_loans (copies may be among them), else the last one */
+    enum cw_transport transport;
     uint64_t n_batches, bytes, wire_bytes;
     struct cw_conn_traffic counted; /* traffic of this connection that the above include */
 };

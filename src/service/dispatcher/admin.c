@@ -38,7 +38,7 @@ static int admin_drain_worker(struct cw_dispatcher *d, const char *name, struct 
     return 0;
 }
 
-/* Writes the job to the journal, if it is there already. */
+/* Updates the job's journal entry, if it has one. */
 static int admin_journal_job(struct cw_dispatcher *d, const struct job *j, struct cw_error *err)
 {
     return cw_dp_job_journalled(j) ? cw_dp_journal_job(d, j, NULL, err) : 0;
@@ -64,7 +64,7 @@ static int admin_steer_job(struct cw_dispatcher *d, struct job *j, const char *v
     return r;
 }
 
-/* Sets the weight, priority and quota that the message has. */
+/* Sets weight, priority and quota, each if the message contains it. */
 static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m,
                            struct cw_error *err)
 {
@@ -91,7 +91,7 @@ static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew_
     return r;
 }
 
-/* Sets the objective and price that the message has. */
+/* Sets objective and price, each if the message contains it. */
 static int admin_aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
 {
     struct scaling *x = &j->scaling;

@@ -1,4 +1,4 @@
-/* Finds out why a job does not get on. */
+/* Finds the reason why a job makes no progress. */
 #include "service/dispatcher/held.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "service/dispatcher/state.h"
 
-/* Writes why no worker takes ranges, if no assignment of the stream shows it. */
+/* Writes why no worker at all accepts ranges; nothing if some worker does. */
 static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
 {
     size_t n_draining = 0;
@@ -29,7 +29,7 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
                      p->info->why);
 }
 
-/* Writes why no assignment of the stream takes ranges. */
+/* Writes why no assignment of the stream accepts ranges. */
 static void held_by_assignments(const struct cw_dispatcher *d, const struct stream *s, char *buf, size_t size)
 {
     const struct assignment *unfit = NULL;
