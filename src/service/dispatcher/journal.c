@@ -1,4 +1,4 @@
-/* Adds entries to the journal's next batch; the header has the keys. */
+/* Adds entries to the journal's next batch. journal.h describes the keys. */
 #include "service/dispatcher/journal.h"
 
 #include <endian.h>
@@ -38,7 +38,7 @@ static struct journal_key journal_range_key(const struct stream *s, uint64_t pos
 
 /* ---- entries ---- */
 
-/* Makes room for an action. CW_E_SERVICE: too much waits for the journal. */
+/* Makes room for an action. CW_E_SERVICE: too many entries are pending. */
 static int journal_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct journal_entries *e = &d->journal.pending;
@@ -50,7 +50,7 @@ static int journal_room(struct cw_dispatcher *d, struct cw_error *err)
     return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
-/* Adds an action, for which there is room, with its references. */
+/* Adds an action, and takes references to what it names. journal_room made room for it. */
 static void journal_action_add(struct journal_entries *e, const struct action *then)
 {
     if (then->peer)
@@ -62,7 +62,7 @@ static void journal_action_add(struct journal_entries *e, const struct action *t
     e->actions[e->n++] = *then;
 }
 
-/* Adds an entry with its checksum, and the action that follows, if it is not NULL. */
+/* Adds an entry with its checksum. then (may be NULL): the action that is run once the entry is durable. */
 static int journal_put(struct cw_dispatcher *d, struct journal_key k, const ProtobufCMessage *m,
                        const struct action *then, struct cw_error *err)
 {
@@ -116,7 +116,7 @@ void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
                   "out of memory: an entry of the journal was not written; a restart does not need it");
 }
 
-/* ---- what is written ---- */
+/* ---- the entries by kind ---- */
 
 int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
 {
