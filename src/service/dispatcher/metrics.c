@@ -5,7 +5,7 @@
 #include "net/metrics.h"
 #include "service/dispatcher/state.h"
 
-/* Adds a gauge with a sample for each value of the label, also where the count is 0. */
+/* Adds a gauge with one sample for each value of the label, even if its count is 0. */
 static void metrics_by_label(struct cw_metrics *m, const char *name, const char *help, const char *label,
                              const char *const *values, const uint64_t *counts, size_t n)
 {
@@ -75,7 +75,7 @@ static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
                        });
 }
 
-/* Without a policy only decisions count. */
+/* Without a policy all of these except the decisions are 0. */
 static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;

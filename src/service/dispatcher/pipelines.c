@@ -1,4 +1,4 @@
-/* The table of pipelines: shared texts with reference counts. */
+/* The table of pipelines: texts with reference counts, shared by streams. */
 #include "service/dispatcher/pipelines.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "net/limits.h"
 #include "service/dispatcher/state.h"
 
-/* Whether the pipeline must wait for answers to earlier requests: the bytes on their way to a worker are
- * bounded. */
+/* Whether Prepare must wait until the worker has answered earlier ones: the bytes of pipelines on their way
+ * to a worker are limited. */
 static bool prepare_too_large(const struct worker *w, const struct stream *s)
 {
     return w->room.asked_bytes > 0 && w->room.asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES;
