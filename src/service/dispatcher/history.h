@@ -14,8 +14,9 @@
                                 */
 #define DP_POINTS 300          /* ten minutes */
 #define DP_MARKS 32
-#define DP_HISTORIES 2000 /* most jobs with a history (13 KB each); further jobs have only their last point \
-                           */
+#define DP_HISTORIES \
+    2000 /* most jobs with a history (13 KB each); further jobs have only their last point \
+          */
 
 /* Measurements since the previous point. NAN: not known. */
 struct point {

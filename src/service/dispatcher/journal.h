@@ -66,8 +66,8 @@ struct journal {
     bool damaged;
     bool ranges_lost; /* at this start, entries of ranges or floors were left out, and it is not known of
                          which stream */
-    bool
-        numbers_lost; /* at this start, the entry with the last numbers of workers and streams was left out */
+    /* at this start, the entry with the last numbers of workers and streams was left out */
+    bool numbers_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_failures;
 };
 

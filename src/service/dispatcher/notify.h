@@ -1,6 +1,6 @@
 /* Notifications to the clients of a stream: the addresses of workers, the placement of ranges (which worker
- * has which range), and reports of finished ranges. A client gets at most one message of each kind per turn,
- * unless it is full. */
+ * has which range), and reports of finished ranges. A client gets one message of each kind per turn, or
+ * several if the items do not fit into one. */
 #pragma once
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* Handles what provisioners send, and sends them how many workers are wanted. */
+/* Handles messages of provisioners, and tells them how many workers are wanted. */
 #include "service/dispatcher/provisioners.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 /* ---- messages ---- */
 
 #define MAX_UNITS 100000 /* workers of a pool */
-#define WHY_BYTES 1000   /* of a provisioner's reason */
+#define WHY_BYTES 1000   /* most bytes of a provisioner's reason */
 
-/* Returns the least pool index that no pool has; at most DP_POOLS + 1. */
+/* Returns the least unused pool index, from 1 to DP_POOLS + 1. */
 static int pool_free_index(const struct cw_dispatcher *d)
 {
     int index = 1;
@@ -51,7 +51,7 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
     return 0;
 }
 
-/* Moves the pool to its place by price. */
+/* Inserts the pool, or moves it, to its place in the list, which is sorted by price. */
 static void pool_insert(struct cw_dispatcher *d, struct pool *p)
 {
     struct cw_link *before = &d->scaler.pools;
@@ -60,11 +60,11 @@ static void pool_insert(struct cw_dispatcher *d, struct pool *p)
         if (before == &d->scaler.pools &&
             CW_CONTAINER(at, struct pool, link)->info->price_per_h > p->info->price_per_h)
             before = at;
-    cw_list_add(before, &p->link); /* the end of a ring that begins at `before` */
+    cw_list_add(before, &p->link); /* adds the pool just before `before` */
 }
 
-/* Gives the pool to a new connection of its provisioner, whose old one may be dead but not closed yet.
- * Another provisioner is refused. */
+/* Moves the pool to a new connection of the same provisioner, whose old connection may be dead but not closed
+ * yet. Another provisioner is refused. */
 static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
 {
     struct cw_peer *old = p->peer;
@@ -105,7 +105,7 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
         return r;
     Cachew__Pool *info = cw_dp_message_copy(&m->base, DP_REGISTERED);
     if (is_new && info && (p = malloc(sizeof(*p))))
-        /* its workers stay until it is known what is needed */
+        /* its present workers stay until the next decision */
         *p = (struct pool){.peer = peer, .index = pool_free_index(d), .wanted = CW_MAX(m->units, m->minimum)};
     if (!info || !p) {
         cachew__pool__free_unpacked(info, NULL);
@@ -136,11 +136,13 @@ void cw_dp_provisioner_lost(struct cw_dispatcher *d, struct pool *p)
     cw_dp_scaling_due(d);
 }
 
-/* ---- workers that are wanted ---- */
+/* ---- the number of workers that is wanted ---- */
 
-#define PRESENT_NS DP_S /* least time between two Wants that only name other workers: each has all names */
+#define PRESENT_NS \
+    DP_S /* least ns between two messages Want of which only the names of workers differ: each one has all \
+            names */
 
-/* Counts connected workers of earlier provisioners. */
+/* Returns the number of connected workers that earlier provisioners of the pool started. */
 static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct pool *p)
 {
     uint32_t n = 0;
@@ -149,7 +151,7 @@ static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct p
     return n;
 }
 
-/* Whether the worker serves no stream, and no range would be lost with it. */
+/* Whether the worker can be stopped: it serves no stream, and no range would be lost with it. */
 static bool worker_may_go(const struct worker *w)
 {
     bool may = cw_dp_worker_able(w) && w->n_worker_sets == 0;
@@ -158,7 +160,8 @@ static bool worker_may_go(const struct worker *w)
     return may;
 }
 
-/* Drains idle workers that are too many. Those that are starting are checked once they are ready. */
+/* Drains idle workers in excess of the wanted number. Workers that are starting are looked at once they are
+ * ready. */
 static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
 {
     uint32_t n = 0;
@@ -172,11 +175,12 @@ static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
     }
 }
 
-/* Sends the provisioner how many workers are wanted, which it may end, and which are there. */
+/* Sends Want to the provisioner: how many workers are wanted, which ones it may stop, and which ones are
+ * connected. */
 static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
 {
     _cleanup_free_ char **names = calloc(2 * d->workers.n + 1, sizeof(char *));
-    p->due = !names; /* without memory, it is sent later */
+    p->due = !names; /* without memory, Want is sent later */
     if (!names)
         return;
     p->changed = false;
@@ -200,7 +204,7 @@ void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
     int n_workers = cw_dp_pools_sum(needed);
     if (n_workers > 0)
         d->scaler.busy_ns = d->now_ns;
-    /* a next job may come soon, or return after a restart */
+    /* keep workers for a while: the next job may come soon, or return after a restart */
     bool keep = d->grace_until_ns != 0 || d->now_ns - d->scaler.busy_ns < DP_WARM;
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools) {
         p->n_foreign = pool_count_foreign(d, p);

@@ -1,4 +1,4 @@
-/* The ranks of a job, and the answers that their clients get. */
+/* The ranks of a job, and the answers to their clients' Attach requests. */
 #include "service/dispatcher/ranks.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Reads the journal's rows into the tables, and leaves damaged ones out. */
+/* Restores the tables from the journal's entries, and leaves damaged entries out. */
 #include "service/dispatcher/recovery.h"
 
 #include <endian.h>
@@ -111,12 +111,12 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
     if (s->ranges.state == RANGES_UNPLACED)
         cw_dp_lease_rebase(d, s, begin);
     if (begin < cw_dp_range_end(&s->ranges) ||
-        s->ranges.n >= DP_RANGES) { /* its positions were cut differently since */
+        s->ranges.n >= DP_RANGES) { /* ranges were cut there again after this entry was written */
         if (row->given)
             return cw_error_set(err, CW_E_STATE,
                                 "it overlaps another range, or its stream has more than %zu ranges",
                                 DP_RANGES);
-        return 0; /* its report is computed again */
+        return 0; /* the range is computed again */
     }
     struct range *x = cw_dp_range_add(&s->ranges, span);
     if (!x || (row->reported && cw_dp_range_report(x, row->elements, row->n_elements, row->n_batches) < 0))
@@ -130,7 +130,8 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
     return 0;
 }
 
-/* Restores the row, whose key and value fit its kind. CW_E_STATE: it makes no sense. */
+/* Restores one entry; its key has a valid size, and its value is decoded. CW_E_STATE: the entry contradicts
+ * itself or other entries. */
 static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_size,
                        const ProtobufCMessage *m, struct cw_error *err)
 {
@@ -171,10 +172,11 @@ static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_s
 
 /* ---- damaged entries ---- */
 
-/* numbers of workers and streams that are left out, where the last ones are not known */
+/* how many numbers of workers and streams are skipped if the last numbers are not known */
 #define NUMBERS_SKIPPED 1000000
 
-/* The subject of an entry, by its letter, and what leaving it out costs. */
+/* The kinds of entries, by letter: their message, sizes of keys, name, and the cost of leaving an entry out.
+ */
 struct kind {
     const ProtobufCMessageDescriptor *type;
     size_t min, max;
@@ -195,8 +197,8 @@ static const struct kind kinds[] = {
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
-/* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of
- * an unknown kind (NULL) by all bytes of its key. */
+/* Writes the subject of an entry as text: the name of a job in quotes; else the key's bytes after the letter
+ * in hexadecimal; of an unknown kind (NULL), all bytes of the key. */
 static void damaged_key_text(const void *key, size_t size, const struct kind *kind, char *buf,
                              size_t buf_size)
 {
@@ -208,13 +210,11 @@ static void damaged_key_text(const void *key, size_t size, const struct kind *ki
             snprintf(buf + at, buf_size - at, "%02x", bytes[i]);
 }
 
-/*
- * Leaves a damaged entry out, and deletes it with the next commit. What rests on it is found damaged when it
- * is read: streams on their pipeline, jobs on their stream. With at-most-once it must be known which ranges
- * were given out; if the entry may belong to any stream, that is known of none. The key may be what is
- * damaged: a job whose name is not UTF-8 is none. CW_E_DATA: err names the entry and what it costs; all else
- * can be served.
- */
+/* Leaves a damaged entry out, and deletes it with the next commit. Entries that depend on it are found
+ * damaged when they are read: a stream depends on its pipeline, a job on its stream. With at-most-once it
+ * must be known which ranges were given out. If it is not known to which stream the damaged entry belongs,
+ * this is no longer known for any stream. The key itself may be damaged: a job's name that is not UTF-8
+ * counts as an unknown kind. Returns CW_E_DATA: err names the entry and the cost, and loading can go on. */
 static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t key_size,
                              const struct kind *kind, const char *why, struct cw_error *err)
 {
@@ -274,15 +274,16 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
     return r;
 }
 
-/* Ends the jobs that damaged entries cost. Such an entry may sort behind those of jobs, so that this waits
- * until all were read. */
+/* Ends the jobs that can't go on because of damaged entries. Called after all entries are read, because a
+ * damaged entry may come after those of jobs. */
 static void damaged_end_jobs(struct cw_dispatcher *d)
 {
     struct cw_error why = {0};
     cw_error_set(&why, CW_E_DATA,
                  "the dispatcher's journal was damaged: it no longer has which ranges of the job were "
                  "computed or delivered");
-    /* no CW_LIST_EACH: the end of a job may free the oldest one that is over, which may be the next */
+    /* no CW_LIST_EACH: ending a job may free the oldest job that is over, which may be the next in the list
+     */
     for (struct cw_link *at = d->jobs.list.next; at != &d->jobs.list; at = at->next) {
         struct job *j = CW_CONTAINER(at, struct job, link);
         const struct stream *s = j->stream;

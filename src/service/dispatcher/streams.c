@@ -1,4 +1,4 @@
-/* The table of streams: lookup, marks for the end of the turn, and the arithmetic of positions. */
+/* The table of streams: lookup, marks for the next turn, and the arithmetic of positions. */
 #include "service/dispatcher/streams.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@
 
 /* ---- registering ---- */
 
-/* Keeps what the worker registered with. */
+/* Stores a copy of the worker's Register message, and its connection. */
 static int worker_info_set(struct worker *w, struct cw_peer *p, const Cachew__Register *r,
                            struct cw_error *err)
 {
@@ -44,7 +44,8 @@ static int worker_register_check(const struct cw_peer *p, const Cachew__Register
     return 0;
 }
 
-/* It has another connection. It keeps its leases until its Holdings; messages under way are lost. */
+/* The worker has a new connection, and messages on the old one may be lost. It keeps its leases until its
+ * Holdings say what it has. */
 static void worker_keep(struct cw_dispatcher *d, struct worker *w)
 {
     w->kept = true;
@@ -58,7 +59,8 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
     }
 }
 
-/* Makes room for one more worker: the one that is gone longest gives up its id. */
+/* Makes room for one more worker: if there are DP_WORKERS, removes the one that has been gone for the longest
+ * time. */
 static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct worker *oldest = NULL;
@@ -93,7 +95,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
         d->workers.last_id++;
     }
     result = worker_info_set(w, p, r, err);
-    /* its id is sent when it is durable: no other worker gets it then */
+    /* the id is sent only when it is durable, so that no other worker can get the same id */
     struct action then = {.kind = ACTION_REGISTERED, .peer = p, .re = id};
     if (result == 0)
         result = known ? cw_dp_journal_then(d, &then, err) : cw_dp_journal_counters(d, err);
@@ -104,7 +106,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
             cw_dp_worker_free(d, w);
         return result;
     }
-    if (w->peer && w->peer != p) { /* its old connection is dead, but not closed yet */
+    if (w->peer && w->peer != p) { /* its old connection is dead, but was not closed yet */
         w->peer->worker = NULL;
         cw_dp_peer_close(d, w->peer, "the worker has another connection");
         worker_keep(d, w);
@@ -129,7 +131,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     w->ready = true;
     cw_dp_pool_started(d, w);
     cw_dp_scaling_due(d);
-    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) /* that a lost connection left */
+    CW_LIST_EACH_OF (t, struct assignment, by_worker,
+                     &w->assignments) /* assignments from a lost connection */
         cw_dp_assignment_usable(d, t);
     cw_dp_prepare_all(d, false);
 }
@@ -185,14 +188,14 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         const struct stream *s = t->stream;
         cw_dp_assignment_usable(d, t);
-        /* Ranges that are not begun are moved at once, if another worker can have them; clients wait for
-         * those that are being read. Without a client nothing is read. */
+        /* If another worker can have them, ranges that were not begun are moved at once. Clients are waiting
+         * for the ranges that were begun. Without a client, all ranges can be dropped. */
         if (!s->at_most_once && !cw_dp_stream_attended(s))
             cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         else if (!s->at_most_once && s->assignments.heap.n + s->assignments.n_shunned > 0)
             cw_dp_lease_drop_unbegun(d, t);
     }
-    cw_dp_prepare_all(d, true); /* streams that waited for room at this worker wait for another one now */
+    cw_dp_prepare_all(d, true); /* streams that waited for room on this worker now try other workers */
 }
 
 void cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
@@ -220,7 +223,8 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->leaving && age >= DP_DRAIN) {
             CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
-                /* with at-most-once its ranges would be lost: it announces itself when it goes */
+                /* at-most-once: dropping would lose the ranges; the worker closes its connection when it is
+                 * done */
                 if (t->n_held > 0 && !t->stream->at_most_once)
                     cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         }
