@@ -9,14 +9,12 @@
 #include "service/dispatcher/ranks.h"
 #include "service/dispatcher/types.h"
 
-#define DP_POINT_NS \
-    (2 * UINT64_C(1000000000)) /* clients and workers report once a second, so each point has a new report \
-                                */
-#define DP_POINTS 300          /* ten minutes */
+/* clients and workers report once a second, so each point has a new report */
+#define DP_POINT_NS (2 * UINT64_C(1000000000))
+#define DP_POINTS 300 /* ten minutes */
 #define DP_MARKS 32
-#define DP_HISTORIES \
-    2000 /* most jobs with a history (13 KB each); further jobs have only their last point \
-          */
+/* most jobs with a history (13 KB each); further jobs have only their last point */
+#define DP_HISTORIES 2000
 
 /* Measurements since the previous point. NAN: not known. */
 struct point {

@@ -52,11 +52,9 @@
 
 /* ---- ranges ---- */
 
-#define DP_LATE DP_S /* ns after its lease at which a range is late, while no rate is known */
-#define DP_LATE_MORE \
-    (3 * DP_S / 10) /* with a rate: a range is late this many ns after the expected time, and at least ... \
-                     */
-#define DP_LATE_TIMES 2 /* ... at this multiple of the expected time */
+#define DP_LATE DP_S                 /* ns after its lease at which a range is late, while no rate is known */
+#define DP_LATE_MORE (3 * DP_S / 10) /* with a rate: ns after the expected time, and at least ... */
+#define DP_LATE_TIMES 2              /* ... this multiple of the expected time */
 #define DP_DEPTH 2      /* unfinished ranges of a worker: one that it computes, and the next one */
 #define DP_DEPTH_S 0.05 /* seconds of work that a worker has, at least, if ranges are short */
 #define DP_MEASURED 16  /* number of last completions from which the rate of a stream is measured */

@@ -8,7 +8,7 @@ static bool admit_runs_python(const struct cw_op_desc *desc)
     return any;
 }
 
-/* Returns whether an operator is run only by a worker that trusts the pipeline's author. */
+/* Returns whether the operator needs a worker that trusts the pipeline's author (--allow-python). */
 static bool admit_needs_trust(const struct cw_node *node)
 {
     return admit_runs_python(node->desc) ||

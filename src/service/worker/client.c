@@ -44,6 +44,6 @@ void cw_delivery_free(void *answer)
     if (!a->delivery.loan)
         cw_client_give_room(c, a->bytes);
     all->n_out -= cw_answer_has_rows(a);
-    cw_answer_free(a); /* with it the client may go */
+    cw_answer_free(a); /* this may free the client */
     cw_common_changed(all->common);
 }

@@ -141,7 +141,7 @@ static void clients_on_refused(void *user, const char *peer, const struct cw_err
     cw_common_log(all->common, "a connection from %s was refused: %s", peer, why->message);
 }
 
-/* A connection that is let in gets client_ops. */
+/* for connections until they are accepted; then client_ops */
 static const struct cw_conn_ops listen_ops = {.open = clients_on_open, .refused = clients_on_refused};
 
 static int clients_listen(struct cw_clients *all, struct cw_error *err)
