@@ -80,7 +80,7 @@ void cw_mailbox_init(struct cw_mailbox *m, struct cw_loop *loop, void (*on_answe
 
 void cw_mailbox_deinit(struct cw_mailbox *m)
 {
-    /* the last answer may have been taken with an earlier one, before it was posted */
+    /* the last answer may have been taken before its post was handled */
     cw_loop_unpost(m->loop, &m->post);
     while (m->answers)
         cw_answer_free(CW_POP(m->answers));
