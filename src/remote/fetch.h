@@ -28,8 +28,8 @@ struct fetch {
     /* WHAT_ROWS, WHAT_PART: elements of the key. WHAT_KEYS: elements from `first` on. WHAT_BATCHES: `first`
      * is the number of the batch in the epoch; of a counted pipeline, n counts positions from `begin` on. */
     uint64_t first, n;
-    bool is_part; /* WHAT_BATCHES: the batch lies in several ranges, and this is the part in one: `rows` come
-                   */
+    /* WHAT_BATCHES: the batch lies in several ranges, and this is the part in one: `rows` come */
+    bool is_part;
     enum fetch_state state;
     uint64_t requested_ns, received_ns; /* first request and arrival; set where there is a trace */
     struct link *link;                  /* the worker that has not answered the last request; NULL: none */

@@ -29,8 +29,8 @@ struct remote_job {
     struct cw_remote_options options; /* its texts are copies, and owned */
     unsigned n_keys;                  /* 0: batches follow from positions, or an epoch is one range */
     bool own_ranges; /* at-most-once: this rank's batches are made of ranges that no other rank uses */
-    bool unordered;  /* batches are handed out as soon as they are ready; the pipeline has more than one order
-                      */
+    /* batches are handed out as soon as they are ready; the pipeline has more than one order */
+    bool unordered;
     unsigned n_cpus; /* that this process may use */
     char host[80];
     uint8_t incarnation[16];

@@ -2,15 +2,14 @@
 
 #include "base/macro.h"
 
-#define RANGE_S \
-    0.5 /* long against the cost of a lease and a report, short if a worker is lost with its two ranges */
+/* long against the cost of a lease and a report, short if a worker is lost with its two ranges */
+#define RANGE_S 0.5
 #define PER_WORKER_S 1e-4 /* all workers together ask for at most 10,000 ranges a second */
 #define LEAST_S 0.02      /* shorter ranges leave workers waiting for leases */
-#define DIVIDED_S \
-    1.0 /* batches that take longer are divided among workers; the client then copies the parts once more */
-#define MOST_GROWTH \
-    31 /* completions that let ranges grow: four times each, and 4^31 positions are more than any range has \
-        */
+/* batches that take longer are divided among workers; the client then copies the parts once more */
+#define DIVIDED_S 1.0
+/* completions that let ranges grow: four times each, and 4^31 positions are more than any range has */
+#define MOST_GROWTH 31
 #define MOST_POSITIONS ((uint64_t)1 << 62)
 
 /* Returns a number of positions, limited to MOST_POSITIONS. */

@@ -10,8 +10,8 @@
 
 /* ---- taking points ---- */
 
-#define LEAST_STEP_S \
-    1e-9 /* least time per batch: keeps the demand finite if the client spends no time between batches */
+/* least time per batch: keeps the demand finite if the client spends no time between batches */
+#define LEAST_STEP_S 1e-9
 
 /* Computes which share of the time since the last point the rank waited, and its demand. If it got no batch
  * since, the demand stays as it was. */

@@ -66,9 +66,9 @@ struct scaler {
     struct cw_link pools;                /* the cheapest first */
     uint64_t busy_ns;                    /* when a job last needed workers */
     uint64_t n_decisions, n_cache_moves; /* n_cache_moves: those that move a cache point */
-    uint64_t claims_hash, claims_serial; /* claims_serial grows when the inputs of the shares change;
-                                            claims_hash: of these inputs */
-    uint64_t supply_serial;              /* grows when more workers may be available */
+    /* claims_serial grows when the inputs of the shares change; claims_hash: of these inputs */
+    uint64_t claims_hash, claims_serial;
+    uint64_t supply_serial; /* grows when more workers may be available */
 };
 
 /* Something that worker sets depend on changed: the next turn updates them. */

@@ -57,8 +57,9 @@ struct job {
     unsigned refs;    /* the table's reference, and those of pending journal entries */
     unsigned writing; /* pending journal entries that start the job */
     struct job_ranks ranks;
-    uint64_t first_from; /* position at which the first rank began; ranks that have not attached yet are
-                            assumed to begin there, ... */
+    /* position at which the first rank began; ranks that have not attached yet are assumed to begin there,
+     * ... */
+    uint64_t first_from;
     /* ... unless the job is older than this process: then this is when the job was restored; else 0 */
     uint64_t resumed_ns;
     bool missing_over;   /* ranks that have not attached are no longer waited for */

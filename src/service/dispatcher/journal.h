@@ -64,8 +64,8 @@ struct journal {
     /* Damaged entries were left out, at this or an earlier start: until DP_LISTED after the start, an unknown
      * job may be one of them. */
     bool damaged;
-    bool ranges_lost; /* at this start, entries of ranges or floors were left out, and it is not known of
-                         which stream */
+    /* at this start, entries of ranges or floors were left out, and it is not known of which stream */
+    bool ranges_lost;
     /* at this start, the entry with the last numbers of workers and streams was left out */
     bool numbers_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_failures;

@@ -33,11 +33,11 @@
 
 #define DP_S UINT64_C(1000000000)
 #define DP_GRACE (2 * DP_S) /* after a restart, workers have this time to report which ranges they hold */
-#define DP_ASK_MORE \
-    (10 * DP_S) /* if a worker does not answer Prepare for this time, the next worker gets Prepare too */
+/* if a worker does not answer Prepare for this time, the next worker gets Prepare too */
+#define DP_ASK_MORE (10 * DP_S)
 #define DP_DRAIN (10 * DP_S) /* finished ranges stay with a draining worker for this time */
-#define DP_SHUN \
-    (30 * DP_S) /* a worker that a client can't reach gets no leases of the stream for this time */
+/* a worker that a client can't reach gets no leases of the stream for this time */
+#define DP_SHUN (30 * DP_S)
 #define DP_WARM (30 * DP_S)        /* a stream without clients is kept ready for this time */
 #define DP_BACK (5 * DP_S)         /* a client that lost its connection reconnects within this time */
 #define DP_ABANDONED (3600 * DP_S) /* a job without clients is removed after this time */

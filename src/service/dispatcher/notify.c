@@ -3,12 +3,10 @@
 
 #include "service/dispatcher/state.h"
 
-#define SENT_AT_ONCE \
-    64 /* up to this number of clients, each turn sends news; with more clients news is sent less often, ... \
-        */
-#define SENT_NS \
-    UINT64_C( \
-        20000) /* ... after this number of ns per client, so that sending takes a small part of the time */
+/* up to this number of clients, each turn sends news; with more clients news is sent less often, ... */
+#define SENT_AT_ONCE 64
+/* ... after this number of ns per client, so that sending takes a small part of the time */
+#define SENT_NS UINT64_C(20000)
 #define PER_MESSAGE 512 /* items of one message: they fit the stack and one frame */
 #define ALL UINT64_MAX
 

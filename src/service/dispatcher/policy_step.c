@@ -142,8 +142,8 @@ static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_
  * or a pool supplies fewer than it promised. */
 #define PATIENCE_S 60.0
 #define PATIENCE_STARTS 4 /* additional patience, in start delays of pools */
-#define MISSING \
-    20 /* if at most 1/20 of a worker set is missing, measurements count as those of the whole set */
+/* if at most 1/20 of a worker set is missing, measurements count as those of the whole set */
+#define MISSING 20
 
 /* Returns the first position after all ranges that workers are computing. */
 static uint64_t phase_end_of_unfinished(const struct stream *s)

@@ -14,11 +14,11 @@
 
 struct pool {
     struct cw_link link;
-    struct cw_peer *peer;  /* the connection of its provisioner */
-    Cachew__Pool *info;    /* as the provisioner sent it last */
-    int index;             /* from 1 */
-    uint32_t n_foreign;    /* connected workers that an earlier provisioner of this pool started; they count
-                              towards the maximum */
+    struct cw_peer *peer; /* the connection of its provisioner */
+    Cachew__Pool *info;   /* as the provisioner sent it last */
+    int index;            /* from 1 */
+    /* connected workers that an earlier provisioner of this pool started; they count towards the maximum */
+    uint32_t n_foreign;
     double start_delay_s;  /* measured moving average; 0: not measured yet */
     uint32_t wanted;       /* workers, as of the last decision */
     bool due;              /* message Want must be sent */

@@ -173,8 +173,9 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
             cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
         cw_dp_prepare_forget(d, t->worker, (ProtobufCBinaryData){16, s->id});
         unfit_note(d, t, why);
-        cw_dp_prepare_shun(d, t); /* the difference may be temporary, like a file that is being copied:
-                                     Prepare is sent again after DP_SHUN */
+        /* the difference may be temporary, like a file that is being copied: Prepare is sent again after
+         * DP_SHUN */
+        cw_dp_prepare_shun(d, t);
         return 0;
     }
     uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
@@ -230,8 +231,9 @@ int cw_dp_prepare_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re,
         prepare_stream_unfit(d, t->stream, m->failure);
         return 0;
     }
-    cw_dp_prepare_shun(d, t); /* other workers may be able to serve it; this one is tried again later: a
-                                 missing file may appear, or memory become free */
+    /* other workers may be able to serve it; this one is tried again later: a missing file may appear, or
+     * memory become free */
+    cw_dp_prepare_shun(d, t);
     unfit_end_jobs(d, t->stream, m->failure);
     return 0;
 }

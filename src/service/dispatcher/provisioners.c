@@ -138,9 +138,8 @@ void cw_dp_provisioner_lost(struct cw_dispatcher *d, struct pool *p)
 
 /* ---- the number of workers that is wanted ---- */
 
-#define PRESENT_NS \
-    DP_S /* least ns between two messages Want of which only the names of workers differ: each one has all \
-            names */
+/* least ns between two messages Want of which only the names of workers differ: each one has all names */
+#define PRESENT_NS DP_S
 
 /* Returns the number of connected workers that earlier provisioners of the pool started. */
 static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct pool *p)

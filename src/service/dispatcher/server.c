@@ -15,8 +15,8 @@
 #include "net/conn.h"
 #include "net/limits.h"
 
-#define DAMAGED_NAMED \
-    8 /* damaged entries of the journal that are logged one by one; further ones are only counted */
+/* damaged entries of the journal that are logged one by one; further ones are only counted */
+#define DAMAGED_NAMED 8
 
 struct cw_dispatcher_server {
     struct cw_loop *loop;

@@ -14,9 +14,9 @@
 
 #define APPLICATION 0x43575354 /* "CWST", in the header of the file */
 #define VERSION 2
-#define CHECKPOINT_PAGES \
-    4000 /* pages of the log (16 MiB) before a checkpoint copies it into the file; few transactions have to \
-            wait for that */
+/* pages of the log (16 MiB) before a checkpoint copies it into the file; few transactions have to wait for
+ * that */
+#define CHECKPOINT_PAGES 4000
 
 enum { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_PUT, SQL_DELETE, SQL_DELETE_RANGE, SQL_READ, SQL_COUNT };
 

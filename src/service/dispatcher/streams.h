@@ -31,9 +31,9 @@ struct assignment_heap {
 struct stream_assignments {
     struct cw_link list;
     size_t n, n_ready, n_shunned;
-    uint64_t n_joined;         /* members of the worker set, all so far */
-    struct assignment *origin; /* if the plan has `origin`: this assignment's worker reads the iterable; NULL:
-                                  not chosen yet */
+    uint64_t n_joined; /* members of the worker set, all so far */
+    /* if the plan has `origin`: this assignment's worker reads the iterable; NULL: not chosen yet */
+    struct assignment *origin;
     /* of a range that fits the memory of all ready workers; 0: must be computed again */
     uint64_t most_positions;
     struct assignment_heap heap;

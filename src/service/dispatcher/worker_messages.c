@@ -100,8 +100,8 @@ static void worker_holdings_over(struct cw_dispatcher *d, struct worker *w)
 /* ---- heartbeats ---- */
 
 #define MOST_BATCHES 1e18 /* largest accepted number of batches; products of such numbers are finite */
-#define RATED_S 0.5 /* least number of seconds over which rates are measured; heartbeats come once a second \
-                     */
+/* least number of seconds over which rates are measured; heartbeats come once a second */
+#define RATED_S 0.5
 
 static double rate_per_second(uint64_t now, uint64_t before, double seconds)
 {

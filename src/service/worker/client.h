@@ -23,9 +23,9 @@ struct cw_shm_loans {
     struct cw_link list; /* the answers (delivery.link), oldest first */
     size_t n, bytes;
     struct cw_region *regions;
-    bool kept;   /* the client named slabs of an earlier connection */
-    int process; /* a descriptor that becomes readable when the client's process ends; -1: the process can't
-                    be watched */
+    bool kept; /* the client named slabs of an earlier connection */
+    /* a descriptor that becomes readable when the client's process ends; -1: the process can't be watched */
+    int process;
     struct cw_watch *watch; /* watches `process`, once the connection has ended */
 };
 
@@ -55,8 +55,8 @@ struct cw_clients {
         *unix_dir; /* unix_dir: made by this worker, which removes it at the end; NULL: the path was given */
     int unix_dir_lock;
     struct cw_client *list;
-    struct cw_client
-        *departed; /* clients without a connection whose processes may still read their shm_loans */
+    /* clients without a connection whose processes may still read their shm_loans */
+    struct cw_client *departed;
     struct cw_budget handed_out; /* bytes of batches that clients use, or that are on their way to them */
     size_t n_out;                /* answers with batches or rows that are not freed yet */
     uint64_t next_slab, next_region;

@@ -3,10 +3,10 @@
  * owns all of this, and no other thread uses it. leases.c adds leases; batches.c and rows.c serve their
  * requests. Positions, ranges and leases: docs/service.md.
  *
- * Every request for a leased range is answered, whatever other clients request. The runner (order/) computes
- * the range's batches in order. A batch that is taken from the runner before a client requests it is kept
- * while there is room. Rows (elements by key) stay in the runner until they are sent. A range is computed
- * again if batches or rows are requested that were not kept, or were sent before.
+ * Every request for a leased range is answered, whatever other clients request. The runner (engine/runner.h)
+ * computes the range's batches in order. A batch that is taken from the runner before a client requests it is
+ * kept while there is room. Rows (elements by key) stay in the runner until they are sent. A range is
+ * computed again if batches or rows are requested that were not kept, or were sent before.
  */
 #pragma once
 #include "base/trace.h"
@@ -33,13 +33,15 @@ struct cw_lease {
     struct cw_lease *next;
     uint64_t epoch, begin, end;
     uint64_t leased_ns;
-    struct cw_range *range;  /* NULL: the runner does not have the range, because all of it was taken, or it
-                                was closed to free memory */
-    bool whole;              /* the range must not be ended early */
-    uint64_t number;         /* number of the lease, as in Range.lease */
-    bool computed;           /* all of the range is computed, and COMPLETED was sent */
-    struct cw_error *failed; /* the error in which the range ends, instead of batch failed_at or after its
-                                last element. Owned; NULL: none */
+    /* NULL: the runner does not have the range, because all of it was taken, or it was closed to free memory
+     */
+    struct cw_range *range;
+    bool whole;      /* the range must not be ended early */
+    uint64_t number; /* number of the lease, as in Range.lease */
+    bool computed;   /* all of the range is computed, and COMPLETED was sent */
+    /* the error in which the range ends, instead of batch failed_at or after its last element. Owned; NULL:
+     * none */
+    struct cw_error *failed;
     struct cw_link requests; /* struct cw_request, which wait */
 
     /* Batches, and parts of batches: */
@@ -65,8 +67,8 @@ struct cw_lease {
 enum cw_ranges_kind {
     CW_RANGES_COUNTED,    /* batches are requested by number: batch g has fixed positions */
     CW_RANGES_SEQUENTIAL, /* an epoch is one range; its batches are requested by number */
-    CW_RANGES_PLACED, /* elements are requested by key, as rows or batches; the clients decide which elements
-                         make a batch */
+    /* elements are requested by key, as rows or batches; the clients decide which elements make a batch */
+    CW_RANGES_PLACED,
 };
 
 /* All leases of a stream. */

@@ -21,8 +21,8 @@ struct cw_request {
     Cachew__What what;
     uint32_t key;
     uint64_t at, end;
-    struct cw_assembly
-        *part; /* ROWS: the elements, if the batch waits for memory or for map_batches. Owned */
+    /* ROWS: the elements, if the batch waits for memory or for map_batches. Owned */
+    struct cw_assembly *part;
 };
 
 /* Returns whether a request is for elements of a key: as a batch (ROWS), or as rows that the client joins
@@ -103,8 +103,8 @@ struct cw_answer {
     uint32_t key;            /* BATCH, PART */
     struct cw_report report; /* END, COMPLETED */
     size_t bytes;            /* bytes that count as on their way to the peer */
-    bool handed_out; /* BATCH, PART: the bytes are charged to the budget peer.handed_out; false: to the
-                        runner's budget */
+    /* BATCH, PART: the bytes are charged to the budget peer.handed_out; false: to the runner's budget */
+    bool handed_out;
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
     struct cw_part rows;   /* PART */

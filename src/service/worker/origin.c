@@ -15,9 +15,8 @@
 #include "remote/addresses.h"
 
 #define CANCEL_NS UINT64_C(10000000) /* ns between two checks of a waiting pull whether it was cancelled */
-#define RETRY_NS \
-    UINT64_C(200000000) /* ns until a request is sent again if the origin can't be reached, or does not have \
-                           the stream yet */
+/* ns until a request is sent again if the origin can't be reached, or does not have the stream yet */
+#define RETRY_NS UINT64_C(200000000)
 
 /* A request for elements, from another worker (answer->peer) or from this one (answer->peer is NULL). Each
  * worker has at most one. */

@@ -37,7 +37,7 @@ static void page_add_work(const struct cw_worker *w, struct cw_metrics *m)
     cw_work_deinit(&work);
 }
 
-/* Without a cache all values are 0. */
+/* Adds the metrics of the cache. Without a cache all values are 0. */
 static void page_add_cache(const struct cw_worker *w, struct cw_metrics *m)
 {
     struct cw_cache_facts f = {0};
@@ -73,7 +73,7 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
 {
     struct cw_metrics m = {.text = text};
     const struct cw_worker_status *s = &w->status;
-    cw_status_update(w); /* what is in use changes with every block that is computed */
+    cw_status_update(w); /* the memory in use changes with every block that is computed */
     cw_metrics_list(
         &m, (const struct cw_metric_row[]){
                 {CW_METRIC_GAUGE, "worker_uptime", "seconds",
@@ -121,7 +121,7 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
 
 /* ---- pages ---- */
 
-/* Answers with JSON, which it takes over; NULL: out of memory. */
+/* Writes a JSON value as the reply, and drops its reference. o NULL: out of memory, status 503. */
 static void page_put_json(struct cw_http_reply *reply, json_t *o)
 {
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;

@@ -7,7 +7,7 @@
 #include "net/limits.h"
 #include "remote/addresses.h"
 
-/* Between attempts to connect: long enough not to burden a host, short enough not to be noticed. */
+/* Time between two attempts to connect: the first one, and the longest. */
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 
@@ -18,7 +18,7 @@ void cw_uplink_send(struct cw_uplink *u, const Cachew__Envelope *m)
         return;
     if (u->conn && cw_conn_send(u->conn, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
         cw_common_log(u->common, "a message to the dispatcher can't be sent: %s", err.message);
-        cw_uplink_close(u); /* everything is sent again on the next connection */
+        cw_uplink_close(u); /* the next connection sends everything again */
     }
 }
 
@@ -40,7 +40,8 @@ void cw_uplink_registered(struct cw_uplink *u, uint64_t id)
     u->backoff_ns = BACKOFF_FIRST_NS;
 }
 
-/* Waits longer and longer, and not in step with other workers. */
+/* Connects again after a time that doubles with each attempt, with a random part so that workers do not
+ * connect all at once. */
 static void uplink_connect_later(struct cw_uplink *u)
 {
     uint64_t wait = u->backoff_ns;
@@ -117,7 +118,7 @@ int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const s
 void cw_uplink_deinit(struct cw_uplink *u)
 {
     if (u->conn)
-        cw_conn_close(u->conn, NULL); /* the loop's end waits for it */
+        cw_conn_close(u->conn, NULL); /* the end of the loop waits until it is closed */
     if (u->reconnect)
         u->reconnect = cw_timer_free(u->reconnect);
 }
