@@ -1,6 +1,4 @@
-/*
- * Opens a job: checks what the user wants, attaches, and waits for the plan. The consumer's thread.
- */
+/* Opens a job: checks the user's options, attaches, and waits for the plan. The consumer's thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +11,12 @@
 #include "remote/loop.h"
 #include "remote/producer.h"
 
-/* The flag that interrupts an opening is read at this interval. */
+/* ns between two checks of the flag that interrupts opening. */
 #define INTERRUPT_NS UINT64_C(20000000)
 
-/* Tells the user that this client took another one's place. Two clients of one rank replace each other: the
- * other one learns so from its error, and this one, which may know nothing of the other, by this note. */
+/* Tells the user that this client replaced another client of the same rank. The other client gets an error;
+ * this one, which may not know of it, gets a note. Otherwise two clients could replace each other again and
+ * again unnoticed. */
 static void open_note_taken_over(const struct remote *r)
 {
     const struct cw_remote_options *o = &r->job.options;
@@ -31,8 +30,8 @@ static void open_note_taken_over(const struct remote *r)
     o->note(o->note_arg, text);
 }
 
-/* Waits for something to change, or for the interrupting flag to be read again. CW_E_DEADLINE: the deadline
- * passed (0: there is none). Mutex held. */
+/* Waits until something changed, or the interrupt flag must be checked again. CW_E_DEADLINE: the deadline (0:
+ * none) has passed. The mutex must be held. */
 static int open_wait_once(struct remote *r, uint64_t deadline_ns, struct cw_error *err)
 {
     const volatile int *interrupt = r->job.options.interrupt;
@@ -53,7 +52,8 @@ static int open_wait_attached(struct remote *r, struct cw_error *err)
     CW_GUARD(&r->mutex);
     while (!r->run.attached && status >= 0) {
         status = open_wait_once(r, deadline_ns, err);
-        if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) { /* over a pause no deadline passes */
+        if (status == CW_E_DEADLINE &&
+            cw_remote_is_paused(err)) { /* while the job is paused, the deadline is extended */
             deadline_ns = cw_now_ns() + o->timeout_ns;
             status = 0;
         }
@@ -71,8 +71,8 @@ static int open_wait_attached(struct remote *r, struct cw_error *err)
         r->waiting.held);
 }
 
-/* Whether each rank makes its batches of ranges of its own. At most once, ranks can't agree on batches behind
- * a range that is lost where these depend on what it would have left. */
+/* Whether each rank makes its batches from separate ranges. With at-most-once, if batches depend on the
+ * elements of earlier ranges, ranks could not agree on the batches after a lost range. */
 static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o)
 {
     return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
@@ -83,7 +83,7 @@ static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_o
 {
     if (!o->at_most_once)
         return 0;
-    if (!o->unordered) /* what is lost would shift the numbers of all batches that come after it */
+    if (!o->unordered) /* a lost batch would shift the numbers of all later batches */
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
                               "guarantee \"at-most-once\" with order \"exact\": lost batches leave gaps in "
                               "the order; expected order \"any\"");
@@ -130,7 +130,7 @@ static int check_service(const char *service, struct cw_error *err)
             : "");
 }
 
-/* Refuses a pipeline that no worker can run: its data are in this process's memory. */
+/* Refuses a pipeline that no worker can run, because its data are in this process's memory. */
 static int check_sources(const struct cw_compiled *c, struct cw_error *err)
 {
     for (unsigned i = 0; i < c->n_programs; i++) {
