@@ -10,8 +10,8 @@
 
 #include "base/array.h"
 
-#define MAX_REGIONS 4096     /* of one worker */
-#define SLABS_PER_RETURN 256 /* slabs that one Return message names */
+#define MAX_REGIONS 4096     /* most regions of one worker */
+#define SLABS_PER_RETURN 256 /* most slabs that one message Return names */
 
 struct shm_region {
     uint64_t id;
@@ -40,7 +40,7 @@ void cw_shm_map_unref(struct shm_map *m)
     free(m);
 }
 
-/* Returns the region with an id; NULL: the map (may be NULL) has none. */
+/* Returns the region with this id; NULL: the map has none. m may be NULL. */
 static const struct shm_region *shm_map_region(const struct shm_map *m, uint64_t id)
 {
     for (size_t i = 0; m && i < m->n_regions; i++)
@@ -49,8 +49,8 @@ static const struct shm_region *shm_map_region(const struct shm_map *m, uint64_t
     return NULL;
 }
 
-/* Maps a region. Seals and size are checked first: then the worker can't shrink the memory any more. Returns
- * as cw_shm_map_add_region. */
+/* Maps a region. Checks its seals and size first, so that the worker can't shrink the memory later. Returns
+ * the same as cw_shm_map_add_region. */
 static int shm_region_map(struct shm_region *ret, uint64_t worker, const Cachew__Region *m, const int *fds,
                           size_t n_fds, struct cw_error *err)
 {
@@ -75,7 +75,8 @@ static int shm_region_map(struct shm_region *ret, uint64_t worker, const Cachew_
                        m->size);
         return 1;
     }
-    /* a child must not write to it, and gets copies of what it may read (shm_loan_fork.c) */
+    /* a forked child must not write to it, and gets copies of the batches that it may read (shm_loan_fork.c)
+     */
     (void)madvise(data, m->size, MADV_DONTFORK);
     *ret = (struct shm_region){.id = m->region, .data = data, .size = m->size};
     return 0;
@@ -100,7 +101,7 @@ void cw_shm_map_leave(struct shm_map *m)
 {
     Cachew__Keep keep = {CW_MESSAGE(keep)};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_KEEP, .keep = &keep};
-    /* where it can't be sent, the memory is free when this process ends */
+    /* if sending fails, the worker frees the memory when this process ends */
     (void)!cw_conn_send(m->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
 }
 
@@ -182,6 +183,6 @@ void cw_shm_loans_return(struct shm_loan **list, struct shm_loan **ret_done)
             *ret_done = l;
         }
         if (map->conn && cw_conn_send(map->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
-            return; /* the connection ends */
+            return; /* sending failed, and the connection ends */
     }
 }

@@ -10,12 +10,12 @@
 #include "base/thread.h"
 #include "remote/internal.h"
 
-/* The user is told what is waited for after this time, and then each time the wait has doubled, or this much
- * has been added. A worker that computes gets longer before the first note. */
+/* The user gets a note after a wait of NOTE_FIRST_NS, and then whenever the wait has doubled, at least every
+ * NOTE_MAX_NS. If a worker is computing what is waited for, the first note comes after NOTE_COMPUTES_NS. */
 #define NOTE_FIRST_NS UINT64_C(5000000000)
 #define NOTE_MAX_NS UINT64_C(600000000000)
 #define NOTE_COMPUTES_NS UINT64_C(30000000000)
-/* A job that was paused gets this time to compute what it could not compute, whatever the deadline is. */
+/* After a pause, a job has this time to catch up, whatever the deadline is. */
 #define RESUMED_NS UINT64_C(5000000000)
 
 static uint64_t waiting_worker(const struct remote *r, const struct epoch_position *at)
@@ -24,8 +24,8 @@ static uint64_t waiting_worker(const struct remote *r, const struct epoch_positi
     return x ? x->worker : 0;
 }
 
-/* Writes for people what keeps the range at a position (NULL: the job) from answering. Where a worker has the
- * range, that includes what keeps the job. Returns whether the worker just takes long. Mutex held. */
+/* Writes a text that says why the range at a position (at NULL: the whole job) makes no progress. Returns
+ * whether the only reason is that a worker is still computing. The mutex must be held. */
 static bool waiting_describe(const struct remote *r, const struct epoch_position *at, char *buf, size_t size)
 {
     const struct waiting *w = &r->waiting;
@@ -64,7 +64,7 @@ static void waiting_name(const struct epoch_position *at, const char *what, char
         snprintf(buf, size, "%s", what);
 }
 
-/* Tells the user. Mutex held, but released during the user's callback. */
+/* Sends the user a note. The mutex must be held; it is released during the user's callback. */
 static void waiting_note(struct remote *r, const struct epoch_position *at, const char *what)
 {
     char text[1400], why[1000], name[160];
@@ -85,7 +85,8 @@ static void waiting_note(struct remote *r, const struct epoch_position *at, cons
 
 void cw_waiting_done(struct waiting *w)
 {
-    if (w->this_ns < NOTE_FIRST_NS) /* else the next wait may be as long: not each is told after 5 s */
+    if (w->this_ns < NOTE_FIRST_NS) /* after a long wait, the next one may be as long: then do not send a note
+                                       after 5 s each time */
         w->note_ns = 0;
     w->this_ns = 0;
 }
@@ -129,8 +130,8 @@ static int waiting_late(const struct remote *r, const struct epoch_position *at,
     return status;
 }
 
-/* Waits until the deadline (0: without limit), or until it is time for a note. Returns ETIMEDOUT at the
- * deadline. */
+/* Waits until something changes, the deadline (0: none) passes, or it is time for a note. Returns ETIMEDOUT
+ * at the deadline, else 0. */
 static int waiting_sleep(struct remote *r, uint64_t deadline_ns)
 {
     struct waiting *w = &r->waiting;

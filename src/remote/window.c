@@ -2,15 +2,16 @@
 
 #include "base/macro.h"
 
-/* Bytes of outstanding batches, and the least and largest number of them. A shm_loan takes no memory of this
- * process and costs the same whatever its size. With loans it takes more than two batches to keep client and
- * worker from waiting for each other. */
+/* Limits of the window: the bytes of outstanding batches, their least and their largest number. Batches in
+ * shared memory (loans) use no memory of this process, and sending one costs the same whatever its size, so
+ * more bytes are allowed. With loans, two batches are too few: client and worker would wait for each other.
+ */
 #define BYTES ((size_t)64 << 20)
 #define LOAN_BYTES ((size_t)256 << 20)
 #define LEAST 2
 #define LOAN_LEAST 4
 #define MOST 64
-#define FIRST 4 /* until a batch arrived */
+#define FIRST 4 /* number until the first batch has arrived */
 
 static size_t window_bytes(const struct window *w)
 {

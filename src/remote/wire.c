@@ -8,7 +8,7 @@
 #include "ops/table.h"
 
 #define COMPONENT_ALIGN 64
-#define ID_BYTES 32 /* of a record id in a message: as in memory, then zeros */
+#define ID_BYTES 32 /* bytes of a record id in a message: ID_USED bytes as in memory, then zeros */
 #define ID_USED 28
 _Static_assert(offsetof(struct cw_record_id, row) == 8 && offsetof(struct cw_record_id, pass) == 16 &&
                    offsetof(struct cw_record_id, leaf) == 20 && offsetof(struct cw_record_id, flags) == 22 &&
@@ -45,7 +45,7 @@ static int wire_read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct 
     return 0;
 }
 
-/* The same into memory of their own. *ret is the caller's, also on errors. */
+/* Reads n ids into new memory. The caller owns *ret, also after an error. */
 static int wire_copy_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c,
                          struct cw_record_id **ret, struct cw_error *err)
 {
@@ -63,7 +63,7 @@ static size_t quarantined_count(const struct cw_quarantined *q)
     return n;
 }
 
-/* What a message has of the records of a batch or a part. */
+/* The fields of a message that describe the records of a batch or a part. */
 struct wire_records {
     ProtobufCBinaryData ids;
     Cachew__Quarantined **quarantined;
@@ -103,7 +103,7 @@ static struct wire_records wire_write_records(const struct cw_record_id *ids, ui
         .ids = {.data = at, .len = n * ID_BYTES}, .quarantined = list, .n_quarantined = n_quarantined};
 }
 
-/* Adds a record of a message at the front of a list. */
+/* Reads one skipped or replaced record, and adds it at the front of a list. */
 static int wire_read_record(const Cachew__Quarantined *m, const struct cw_compiled *c,
                             struct cw_quarantined **list, struct cw_error *err)
 {
@@ -116,7 +116,7 @@ static int wire_read_record(const Cachew__Quarantined *m, const struct cw_compil
         free(q);
         return r;
     }
-    const struct cw_op_desc *op = cw_op_find(cw_ops(), m->op); /* its name is a constant */
+    const struct cw_op_desc *op = cw_op_find(cw_ops(), m->op); /* use the constant name of the operator */
     q->op = op ? op->name : "";
     q->note = m->action == 2;
     q->replaced = m->action == 1;
@@ -143,7 +143,7 @@ static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const 
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs,
                         struct cw_wire_batch *ret, struct cw_error *err)
 {
-    struct tail { /* that the message points to */
+    struct tail { /* what the message points to */
         Cachew__Component components[CW_MAX_COMPONENTS], *component_list[CW_MAX_COMPONENTS];
         int64_t dims[CW_MAX_COMPONENTS][CW_MAX_NDIM + 1];
         struct iovec pieces[4 * CW_MAX_COMPONENTS];
@@ -181,7 +181,7 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
             if (in_slabs) {
                 const struct cw_slab *s = b->slabs[0];
                 bool second = !(s && data >= s->data && data < s->data + s->size);
-                o->slab = second && s; /* slabs that are NULL are not counted */
+                o->slab = second && s; /* messages number slabs without those that are NULL */
                 places[i] = (size_t)(data - b->slabs[second]->data);
                 continue;
             }
@@ -205,7 +205,7 @@ static bool memory_holds(const struct cw_memory *m, uint64_t offset, uint64_t si
     return offset <= m->size && size <= m->size - offset;
 }
 
-/* Reads a component, and checks that it is what the pipeline makes and lies in its memory. */
+/* Reads a component, and checks that it has the pipeline's name, type and shape, and lies in its memory. */
 static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *from,
                                const struct cw_component *expected, const struct cw_memory memory[2],
                                struct cw_batch_component *ret, struct cw_error *err)
@@ -222,7 +222,7 @@ static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *
     *ret = (struct cw_batch_component){
         .name = expected->name, .dtype = type->dtype, .ndim = (int)from->n_dims, .size = from->size};
     for (size_t d = 0; good && d < from->n_dims; d++) {
-        bool element = d >= lead; /* a dimension of one element */
+        bool element = d >= lead; /* a dimension of an element, not of the batch */
         good = from->dims[d] >= 0 && !__builtin_mul_overflow(size, (uint64_t)from->dims[d], &size);
         if (good && element && m->n && type->ndim >= 0 && type->dims[d - lead] != CW_VARIES)
             good = from->dims[d] == type->dims[d - lead];
