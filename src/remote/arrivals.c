@@ -23,8 +23,8 @@ static void fetch_arrived(struct remote *r, struct fetch *f)
     pthread_cond_broadcast(&r->changed);
 }
 
-/* Returns the first fetch of a whole batch that has not arrived. Only for mutations (faults that tests inject), which
- * deliver wrong batches. */
+/* Returns the first fetch of a whole batch that has not arrived. Only for mutations (faults that tests
+ * inject), which deliver wrong batches. */
 static struct fetch *fetch_any_batch(const struct remote *r)
 {
     CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)

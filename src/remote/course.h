@@ -28,17 +28,17 @@ struct course {
     struct view *view;
     uint64_t epoch;
     uint64_t end; /* position at which the epoch ends */
-    uint64_t
-        g; /* number in the epoch of the next batch to be taken; batches before compiled->batch_from count */
+    /* number in the epoch of the next batch to be taken; batches before compiled->batch_from count */
+    uint64_t g;
     /* batches of this rank that were taken before it was their turn: bit i mod 64 is for its batch in round i
      */
     uint64_t handed;
     uint64_t planned; /* number of the next batch to be planned */
-    uint64_t wanted;  /* if the view repeats batches for padding: the one batch that it wants; UINT64_MAX: not
-                         known yet */
+    /* if the view repeats batches for padding: the one batch that it wants; UINT64_MAX: not known yet */
+    uint64_t wanted;
     struct cw_cursor from; /* where the course began; its entry is owned */
-    bool placed; /* a placed pipeline: the elements of ranges decide the batches; then the next three fields
-                    are used */
+    /* a placed pipeline: the elements of ranges decide the batches; then the next three fields are used */
+    bool placed;
     struct cw_placer placer;
     /* number of the placer's first batch that was not taken. If ranks have separate ranges (job.own_ranges),
      * the placer has only this rank's batches, every world_size-th */

@@ -28,8 +28,8 @@
 struct remote_job {
     const struct cw_compiled *compiled;
     struct cw_remote_options options; /* its texts are copies, which the job owns */
-    unsigned n_keys; /* number of keys of a placed pipeline; 0: batches are requested by number (counted or
-                        sequential) */
+    /* number of keys of a placed pipeline; 0: batches are requested by number (counted or sequential) */
+    unsigned n_keys;
     bool own_ranges; /* at-most-once: this rank's batches are made of ranges that no other rank uses */
     /* batches are handed out as soon as they are ready; false also if the pipeline allows only one order */
     bool unordered;
@@ -71,8 +71,8 @@ struct remote {
     /* The consumer. */
     struct waiting waiting;
     struct pace pace;
-    struct cw_op_profile
-        *ops; /* [position of the operator] counters of operators on batches, which run in this process */
+    /* [position of the operator] counters of operators on batches, which run in this process */
+    struct cw_op_profile *ops;
     atomic_uint_fast64_t
         n_batches; /* batches that were handed out; the consumer's thread counts, without the mutex */
     struct shm_loan *released; /* loans to be returned to workers */

@@ -22,8 +22,8 @@ struct link_retry {
     bool same_address; /* the next attempt uses the same address again */
     uint64_t next_ns;
     uint64_t down_since_ns; /* 0: it is not down */
-    uint64_t reported_ns;   /* when it was last reported to the dispatcher as unreachable; 0: never since it
-                               went down */
+    /* when it was last reported to the dispatcher as unreachable; 0: never since it went down */
+    uint64_t reported_ns;
 };
 
 struct link {

@@ -50,8 +50,8 @@ struct cw_placer {
     /* [n_keys] number of elements from `begin` on: in taken batches; in taken and planned batches. Elements
      * that the entry leaves out count as taken */
     uint64_t *taken, *planned;
-    uint64_t *seen; /* [n_keys] number of elements that the plan has passed; with one key, only whole ranges
-                       count */
+    /* [n_keys] number of elements that the plan has passed; with one key, only whole ranges count */
+    uint64_t *seen;
     /* [n_keys] elements before this one were requested before their batch was planned (cw_placer_request) */
     uint64_t *requested;
     size_t at,

@@ -23,8 +23,8 @@ struct cw_remote_options {
     struct cw_tls *tls; /* for TCP connections to dispatcher and workers; NULL: no TLS. Takes a reference */
     struct cw_trace *trace; /* NULL: no trace. Must outlive the producer */
     const char *pipeline;   /* the pipeline as JSON */
-    const char *base_dir;   /* absolute path of the directory to which the pipeline's relative paths refer, on
-                               the workers */
+    /* absolute path of the directory to which the pipeline's relative paths refer, on the workers */
+    const char *base_dir;
     /* time limit for opening, until a worker has opened the data; 0: none. Until then a dispatcher that can't
      * be reached is tried again */
     uint64_t timeout_ns;

@@ -4,15 +4,15 @@
 #include "remote/internal.h"
 #include "remote/placement.h"
 
-#define MAX_FETCHES \
-    ((size_t)1024) /* no more batches are planned ahead with this many fetches: a quarter of CW_MAX_CREDITS \
-                    */
+/* no more batches are planned ahead with this many fetches: a quarter of CW_MAX_CREDITS */
+#define MAX_FETCHES ((size_t)1024)
 /* If a worker answers NotHere, usually its lease is still on the way to it. The request is sent again after
  * RETRY_NS, doubled with each NotHere for the range, RETRY_DOUBLINGS times. */
 #define RETRY_NS UINT64_C(1000000)
 #define RETRY_DOUBLINGS 6u
-#define NOT_HERE_REPORTED 80 /* after this many NotHere answers in a row (about 5 s) the dispatcher is told \
-                              */
+#define NOT_HERE_REPORTED \
+    80 /* after this many NotHere answers in a row (about 5 s) the dispatcher is told \
+        */
 
 /* Whether more batches of a course may be planned now. */
 static bool course_may_plan(const struct course *c)

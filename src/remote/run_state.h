@@ -16,13 +16,13 @@ enum remote_phase {
 /* Guarded by the mutex. */
 struct run_state {
     enum remote_phase phase;
-    bool attached;                /* the job was attached once, and its plan is known */
-    bool finished;                /* the cursor is after the last epoch */
-    struct cw_error failed;       /* the error that ended the run; status 0: none */
-    struct cw_error service_down; /* why the dispatcher can't be reached at the moment; status 0: it can, or
-                                     was not tried yet */
-    uint64_t
-        snapshot; /* snapshot (hash) of the data: from the saved state, then from the plan; 0: not known */
+    bool attached;          /* the job was attached once, and its plan is known */
+    bool finished;          /* the cursor is after the last epoch */
+    struct cw_error failed; /* the error that ended the run; status 0: none */
+    /* why the dispatcher can't be reached at the moment; status 0: it can, or was not tried yet */
+    struct cw_error service_down;
+    /* snapshot (hash) of the data: from the saved state, then from the plan; 0: not known */
+    uint64_t snapshot;
     uint8_t stream[16];  /* id of the stream, for requests */
     char took_over[240]; /* describes the client of this rank that was replaced; "": there was none */
 };

@@ -51,7 +51,7 @@ static void test_attach_differs(void **state)
     assert_non_null(strstr(run_client_with(u, &a, 0)->failure, "at-most-once"));
     assert_non_null(strstr(run_client(u, "", 0, 1, 0)->failure, "name"));
     /* one epoch of 8 */
-    assert_non_null(strstr(run_client(u, "far", 0, 1, 9)->failure, "epoch 1 is behind the last"));
+    assert_non_null(strstr(run_client(u, "far", 0, 1, 9)->failure, "in epoch 1, lies after the end"));
     /* Once all have left, the name is free for something else. */
     run_lose(first);
     a = base;

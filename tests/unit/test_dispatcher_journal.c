@@ -111,7 +111,7 @@ static void assert_given_once(const struct world *x)
     for (uint64_t pos = 0; pos < N_RANGES && x->lossy->attached; pos++)
         if (x->had[pos] && !x->lossy->lost[pos])
             assert_int_equal(x->lossy->placed[pos], 0);
-    if (!x->lossy->attached && !strstr(x->lossy->failure, "start it again"))
+    if (!x->lossy->attached && !strstr(x->lossy->failure, "start the job again"))
         fail_msg("%s", x->lossy->failure);
 }
 
@@ -267,11 +267,11 @@ static void test_a_saved_state_is_refused_after_damage(void **state)
         for (int starts = 0; starts < 3; starts++) {
             start_again(x.u);
             struct run_peer *c = run_client_with(x.u, &saved, 3);
-            if (!strstr(c->failure, "start it again"))
+            if (!strstr(c->failure, "start the job again"))
                 fail_msg("case %zu, start %d: %s", i, starts, c->failure);
             saved.snapshot = 11; /* of a state that begins at the first range */
             c = run_client_with(x.u, &saved, 0);
-            assert_non_null(strstr(c->failure, "start it again"));
+            assert_non_null(strstr(c->failure, "start the job again"));
             saved.snapshot = 0;
         }
         run_reconnect(x.stays);
@@ -312,7 +312,7 @@ static void test_a_range_that_sorts_behind_the_jobs_ends_at_most_once(void **sta
         fail_msg("%s", x.u->log);
     assert_null(strstr(x.u->log, "job \"exact\" is failed"));
     start_again(x.u);
-    assert_non_null(strstr(come_back(x.u, lossy_job)->failure, "start it again"));
+    assert_non_null(strstr(come_back(x.u, lossy_job)->failure, "start the job again"));
     run_free(x.u);
 }
 

@@ -622,7 +622,7 @@ static void test_values_are_named(void **state)
     c = run_client(u, "job", 0, 1, 4);
     assert_true(c->attached);
     assert_int_equal(run_progress(c, 3, 2), CW_E_SERVICE);
-    assert_non_null(strstr(c->why, "Progress to position 32 of epoch 0: it went back"));
+    assert_non_null(strstr(c->why, "Progress to position 32 of epoch 0: expected a position"));
     struct run_peer *w = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
     w->capacity = 1;
     w->snapshot = 11;

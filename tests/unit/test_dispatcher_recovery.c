@@ -393,7 +393,7 @@ static void test_restart_grace(void **state)
     assert_true(c->attached);
     run_pass(u, 1800);
     assert_int_equal(run_held(b), 0);
-    assert_null(strstr(u->log, "did not come back"));
+    assert_null(strstr(u->log, "did not reconnect"));
     run_pass(u, 300);
     assert_int_equal(run_held(b), 2);
     /* it went without a word */
