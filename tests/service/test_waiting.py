@@ -164,9 +164,9 @@ def test_who_takes_the_place_of_another_client_is_told(bench):
     first, second = (bench.cluster.rank(bench.pipeline(SLOW), "job", held=held) for held in (3, None))
     first.start()
     bench.cluster.wait_lines(first, 3)
-    assert "held by" not in first.process.said()
+    assert "took over" not in first.process.said()
     second.start()
-    until_said(second.process, "rank 0 of job job was held by a client on ")
+    until_said(second.process, "this client took over rank 0 of job job from a client on ")
     assert "taken over by another client" in first.finish(code=3)["error"]["message"]
     second.finish()
 
