@@ -637,7 +637,7 @@ static void test_values_are_named(void **state)
     struct cw_error err = {0};
     run_settle(u);
     assert_int_equal(cw_dispatcher_query(u->d, "workers", u->now_ns, &json, &err), 0);
-    assert_non_null(strstr(json, "it compiles the pipeline otherwise"));
+    assert_non_null(strstr(json, "it compiles the pipeline differently"));
     free(json);
     run_free(u);
 }

@@ -189,7 +189,7 @@ static void test_misfits_take_nothing_over(void **state)
     struct run_peer *good = run_client(u, "job", 0, 1, 0);
     struct run_peer *bad = run_client_with(u, &(struct run_attach){.job = "job", .snapshot = 99}, 0);
     assert_non_null(strstr(bad->failure, "other data"));
-    assert_non_null(strstr(run_client(u, "job", 0, 1, 9)->failure, "behind the last"));
+    assert_non_null(strstr(run_client(u, "job", 0, 1, 9)->failure, "lies after the end"));
     assert_true(good->attached && !good->ended);
     assert_int_equal(run_progress(good, 1, 0), 0);
     run_free(u);

@@ -260,7 +260,7 @@ static void test_other_data(void **state)
     struct cw_error err = {0};
     assert_int_equal(cw_dispatcher_query(u->d, "workers", u->now_ns, &json, &err), 0);
     assert_non_null(strstr(json, "file \\\"a\\\" has other content"));
-    assert_non_null(strstr(json, "file \\\"a\\\" is not there"));
+    assert_non_null(strstr(json, "file \\\"a\\\" does not exist"));
     free(json);
     run_free(u);
 }
