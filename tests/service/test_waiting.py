@@ -114,7 +114,8 @@ def test_a_pause_is_over_with_its_dispatcher(bench):
         until_noted(r.process, "the job is paused", wait_s)
         bench.cluster.dispatcher.kill9()
         assert (
-            f"the dispatcher at {bench.cluster.direct} can't be reached" in r.finish(code=4)["error"]["message"]
+            f"the dispatcher at {bench.cluster.direct} can't be reached"
+            in r.finish(code=4)["error"]["message"]
         )
 
     with_more_time(attempt)
