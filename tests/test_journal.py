@@ -66,7 +66,7 @@ def test_a_full_disk_is_named_to_the_client_that_waits(small_disk, daemons, pipe
                 for j in dispatcher.json("/api/v1/jobs")
             )
         )
-        said = next(line for line in job.stderr if "waits for" in line)
+        said = next(line for line in job.stderr if "has waited" in line)
         assert "No space left on device" in dispatcher.get("/readyz")[1]
         (small_disk / "filler").unlink()
         assert job.wait(HANG_S) == 0
@@ -91,7 +91,7 @@ def test_damaged_entries_are_logged_with_the_file_and_what_to_do(daemons, pipeli
     dispatcher = daemons.start("dispatcher", *words)
     daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M")
     assert (
-        f'{path}: the entry of job "one" is left out (its checksum does not fit): the job begins anew'
+        f'{path}: the entry of job "one" is left out (its checksum does not match): the job starts over'
         in dispatcher.err
     )
     assert f'{path}: the entry of job "t\\u202ewo\\n" is left out' in dispatcher.err

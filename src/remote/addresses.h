@@ -1,5 +1,5 @@
-/* The addresses at which a worker is tried, one after the other. Links (link.c) and the origin of a stream
- * (service/worker/origin.c) have one of these for each worker. */
+/* The addresses of a worker, which are tried one after the other. Connections to workers have one of these
+ * each: links (link.c), and the connection to a stream's origin (service/worker/origin.c). */
 #pragma once
 #include <stdbool.h>
 
@@ -14,9 +14,10 @@ struct cw_addresses {
 /* Lists the addresses of a worker: its Unix socket (if local), then those over TCP (if tcp). */
 int cw_addresses_init(struct cw_addresses *a, const Cachew__WorkerAddress *m, bool local, bool tcp,
                       struct cw_error *err) _must_check_;
-/* Accepts zeros, and leaves zeros. */
+/* Frees the list, and sets *a to all zeros. Accepts all zeros. */
 void cw_addresses_deinit(struct cw_addresses *a);
 bool cw_addresses_same(const struct cw_addresses *a, const struct cw_addresses *b);
-/* Returns the address of an attempt; NULL: the worker has none. */
+/* Returns the address for attempt number `attempt`, which goes round the list; NULL: the worker has no
+ * address. */
 const char *cw_addresses_try(const struct cw_addresses *a, size_t attempt);
-bool cw_address_is_local(const char *address); /* a Unix socket. May be NULL */
+bool cw_address_is_local(const char *address); /* whether it is a Unix socket. May be NULL */

@@ -1,7 +1,6 @@
-/*
- * What arrives from workers: batches, parts and keys go to the fetches that wait for them, shared memory to
- * the link's map. The callbacks of links' connections: the loop's thread, which takes the mutex here.
- */
+/* Handles messages from workers: batches, parts and keys go to the fetches that wait for them, regions of
+ * shared memory to the link's map. These functions are callbacks of the links' connections: they run on the
+ * loop's thread, and take the mutex. */
 #include "remote/arrivals.h"
 
 #include <stdlib.h>
@@ -24,7 +23,8 @@ static void fetch_arrived(struct remote *r, struct fetch *f)
     pthread_cond_broadcast(&r->changed);
 }
 
-/* Returns the first fetch of a whole batch that is not here: for mutations, which deliver wrong batches. */
+/* Returns the first fetch of a whole batch that has not arrived. Only for mutations (faults that tests
+ * inject), which deliver wrong batches. */
 static struct fetch *fetch_any_batch(const struct remote *r)
 {
     CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
@@ -33,10 +33,11 @@ static struct fetch *fetch_any_batch(const struct remote *r)
     return NULL;
 }
 
-/* Returns the fetch that waits for a batch; NULL: none does (any more). */
+/* Returns the fetch that waits for this batch; NULL: no fetch waits for it (any more). */
 static struct fetch *fetch_of_batch(const struct remote *r, const Cachew__Batch *m)
 {
-    bool rows = r->job.n_keys > 0; /* the batch is of a key, or counts from its range's begin */
+    bool rows = r->job.n_keys >
+                0; /* the index counts batches of a key; else batches from the begin of the range */
     Cachew__What what = rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES;
     uint64_t first = rows ? m->index : m->begin / r->job.compiled->batch_size + m->index;
     CW_LIST_EACH_OF (f, struct fetch, in_list, &r->fetches.list)
@@ -46,7 +47,7 @@ static struct fetch *fetch_of_batch(const struct remote *r, const Cachew__Batch 
     return cw_mutated("g") || cw_mutated("dedup") ? fetch_any_batch(r) : NULL;
 }
 
-/* Returns the fetch that waits for a part of n rows; NULL: none does. */
+/* Returns the fetch that waits for this part of n rows; NULL: no fetch does. */
 static struct fetch *fetch_of_part(const struct remote *r, const Cachew__Part *m, uint64_t n)
 {
     uint64_t size = r->job.compiled->batch_size, g = m->begin / size + m->first;
@@ -59,8 +60,8 @@ static struct fetch *fetch_of_part(const struct remote *r, const Cachew__Part *m
     return NULL;
 }
 
-/* Returns the first fetch of a request that is not here, and (g not NULL) waits for that batch of a counted
- * pipeline; NULL: there is none (any more). */
+/* Returns the first fetch of a request that has not arrived; g not NULL: the one for batch *g of a counted
+ * pipeline. NULL: there is none (any more). */
 static struct fetch *fetch_of_request(const struct link *l, uint64_t request, const uint64_t *g)
 {
     CW_LIST_EACH_OF (f, struct fetch, in_list, &l->remote->fetches.list)
@@ -77,8 +78,9 @@ static int fetch_set_failure(struct fetch *f, const Cachew__Failure *why, struct
     return 0;
 }
 
-/* No fetch waits for a batch, or part, number `index` of a range of a counted pipeline. Where its request was
- * for such a batch, the worker had another range there than this client knows of: it is requested again. */
+/* Call when no fetch waits for batch or part number `index` that came for a range of a counted pipeline. If
+ * the request did ask for this batch, then the worker has a range with other bounds than this client knows,
+ * and the batch is requested again. */
 static void link_range_differs(struct link *l, uint64_t request, uint64_t epoch, uint64_t begin,
                                uint64_t index)
 {
@@ -91,7 +93,8 @@ static void link_range_differs(struct link *l, uint64_t request, uint64_t epoch,
 
 /* ---- batches and parts ---- */
 
-/* Makes a batch from its message. Mutex not held. payload: the batch's, unless the result is negative. */
+/* Makes a batch from its message. The mutex must not be held. Takes ownership of the payload, unless the
+ * result is negative. */
 static int batch_read(struct link *l, const Cachew__Batch *m, struct cw_slab *payload, size_t size,
                       struct cw_batch **ret, struct cw_quarantined **ret_quarantined, struct cw_error *err)
 {
@@ -107,7 +110,7 @@ static int batch_read(struct link *l, const Cachew__Batch *m, struct cw_slab *pa
     if (status < 0) {
         free(loan);
         free(b);
-        return status; /* it ends the connection, with which the worker takes shared memory back */
+        return status; /* the error ends the connection; then the worker takes the shared memory back */
     }
     b->slabs[0] = payload;
     b->memory = loan;
@@ -117,7 +120,7 @@ static int batch_read(struct link *l, const Cachew__Batch *m, struct cw_slab *pa
     return 0;
 }
 
-/* payload: taken over, unless the result is negative. */
+/* Handles a batch. Takes ownership of the payload, unless the result is negative. */
 static int link_on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, struct cw_slab *payload,
                          size_t size, struct cw_error *err)
 {
@@ -165,7 +168,7 @@ static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m,
             f->range_end = m->end;
             part = (struct cw_part){0};
             fetch_arrived(r, f);
-            cw_remote_wake(r); /* the cursor may move on */
+            cw_remote_wake(r); /* the cursor may have moved */
         } else {
             link_range_differs(l, request, m->epoch, m->begin, m->first);
         }
@@ -176,8 +179,8 @@ static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m,
 
 /* ---- messages without a payload; mutex held ---- */
 
-/* Keys of the elements of a range. They are matched by request, because the range may have been another one
- * when its keys were requested earlier. */
+/* Handles keys of the elements of a range. The fetch is found by its request, because the range may have had
+ * other bounds when the keys were requested. */
 static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, struct cw_error *err)
 {
     struct remote *r = l->remote;
@@ -186,18 +189,21 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
     if (!f || f->what != CACHEW__WHAT__WHAT_KEYS)
         return 0;
     const struct known_range *x = cw_range_table_find(&r->ranges, f->epoch, f->begin);
-    /* A range that its worker ends early: the dispatcher says so once it is over, unless it ends in an error.
-     * Then these are all its keys. Keys of its begin hold wherever it ends. */
+    /* The worker may have ended the range early. The dispatcher says so once the range is over, unless it
+     * ended in an error; in that case these are all its keys. Until then, keys of its first elements are
+     * valid wherever it ends. */
     bool early = x && m->end < x->end && (m->why || !m->over);
-    if (!x || x->begin != f->begin || (x->end != m->end && !early)) { /* the worker had another range there */
+    if (!x || x->begin != f->begin ||
+        (x->end != m->end && !early)) { /* the worker has a range with other bounds there */
         cw_requests_not_here(r, l, request, f->epoch, f->begin);
         return 0;
     }
     if (m->first != f->first)
-        return cw_error_set(
-            err, CW_E_SERVICE, "worker %llu: keys from element %llu on came: expected those from %llu on",
-            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)f->first);
-    free(f->keys); /* of a message that was wrong */
+        return cw_error_set(err, CW_E_SERVICE,
+                            "worker %llu sent keys from element %llu on: expected keys from element %llu on",
+                            (unsigned long long)l->worker, (unsigned long long)m->first,
+                            (unsigned long long)f->first);
+    free(f->keys); /* keys of an earlier, invalid message */
     if (!(f->keys = malloc(n * sizeof(*f->keys) + 1)))
         return cw_error_nomem(err, n * sizeof(*f->keys), "the keys of a range");
     for (f->n_keys = 0; f->n_keys < n; f->n_keys++) {
@@ -205,7 +211,7 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
         f->keys[f->n_keys] = (uint16_t)(key[0] | (width > 1 ? key[1] << 8 : 0));
         if (f->keys[f->n_keys] >= r->job.n_keys)
             return cw_error_set(err, CW_E_SERVICE,
-                                "worker %llu: an element has key %u: expected less than %u",
+                                "worker %llu sent key %u for an element: expected a key less than %u",
                                 (unsigned long long)l->worker, f->keys[f->n_keys], r->job.n_keys);
     }
     if (m->why && fetch_set_failure(f, m->why, err) < 0)
@@ -216,18 +222,18 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
     return 0;
 }
 
-/* A range is over. report may be NULL. */
+/* Handles RangeEnd: a range is over. report may be NULL. */
 static int link_on_range_end(struct link *l, uint64_t request, const Cachew__Report *report,
                              struct cw_error *err)
 {
     int status = report ? cw_placement_report(l->remote, report, true, err) : 0;
     cw_requests_send(l->remote);
-    if (report) /* what the request still waits for lies in another range by now, or will */
+    if (report) /* what the request still waits for is in another range, now or soon */
         cw_requests_not_here(l->remote, l, request, report->epoch, report->begin);
     return status;
 }
 
-/* What was requested can't be had. */
+/* Handles RangeFailed: the request can't be met, for the reason m->why. */
 static int link_on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed *m,
                           struct cw_error *err)
 {
@@ -243,8 +249,8 @@ static int link_on_failed(struct link *l, uint64_t request, const Cachew__RangeF
     return 0;
 }
 
-/* Shared memory came. Where this process can't map it, the connection ends, and the next one asks for copies.
- */
+/* Handles Region: shared memory of the worker. If this process can't map it, the connection ends, and the
+ * next one requests copies. */
 static int link_on_region(struct link *l, const Cachew__Region *m, const int *fds, size_t n_fds,
                           struct cw_error *err)
 {
@@ -255,7 +261,7 @@ static int link_on_region(struct link *l, const Cachew__Region *m, const int *fd
     l->retry.same_address = true;
     return cw_error_set(
         err, CW_E_SERVICE,
-        "this process can't have the memory that worker %llu shares, and asks for copies: %.300s",
+        "this process can't map the memory that worker %llu shares, and requests copies instead: %.300s",
         (unsigned long long)l->worker, l->no_shm.message);
 }
 
@@ -291,8 +297,8 @@ static int arrivals_payload(void *user, struct cw_conn *c CW_UNUSED, const Cache
 {
     struct link *l = user;
     if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_PART)
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none",
-                            size);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a payload of %zu bytes came with a message of a kind that has no payload", size);
     int status = cw_slab_get(&l->remote->slabs, size, &l->incoming, err);
     if (status >= 0)
         *ret = l->incoming->data;
@@ -311,7 +317,7 @@ static int arrivals_message(void *user, struct cw_conn *c CW_UNUSED, const Cache
 {
     struct link *l = user;
     struct cw_slab *slab = CW_STEAL(l->incoming);
-    l->retry.attempt = 0; /* the address is of use */
+    l->retry.attempt = 0; /* the address works */
     int status = m->of_case == CACHEW__ENVELOPE__OF_PART ? link_on_part(l, m->re, m->part, slab, size, err)
                  : m->of_case == CACHEW__ENVELOPE__OF_BATCH
                      ? link_on_batch(l, m->re, m->batch, slab, size, err)

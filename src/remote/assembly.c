@@ -5,15 +5,15 @@
 #include "engine/batch_ops.h"
 #include "remote/internal.h"
 
-/* Batches that are joined before their turn: as many as there are CPUs for calls of operators, but no more
- * than the window has, and than these. */
+/* The most batches that are joined before it is their turn. The number is also limited by the CPUs (plus one)
+ * and by the window. */
 #define JOIN_EARLY_MOST 16
-#define AT_ONCE UINT64_MAX /* a deadline: no wait */
+#define AT_ONCE UINT64_MAX /* a deadline: don't wait */
 
 int cw_slot_join(struct remote *r, struct slot *s, struct cw_error *err)
 {
     struct cw_assembly *a = NULL;
-    pthread_mutex_unlock(&r->mutex); /* a slot whose fetches are here stays, and is this thread's */
+    pthread_mutex_unlock(&r->mutex); /* only this thread changes a slot whose fetches have all arrived */
     int status = cw_assembly_new(&r->job.layout, &r->slabs, cw_key_size(r->job.compiled, s->key), s->key, &a,
                                  err);
     for (const struct fetch *f = s->fetches; f && status >= 0; f = f->sibling)
@@ -48,7 +48,8 @@ static void call_ended(void *remote)
     pthread_cond_broadcast(&r->changed);
 }
 
-/* 2, at once: the call is not over yet. */
+/* Waits until the running call of an operator on a batch is over. 2: the deadline is AT_ONCE, and the call is
+ * not over. */
 static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
@@ -56,7 +57,7 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     while (status == 0 && !cw_batch_call_over(joined)) {
         if (deadline_ns == AT_ONCE)
             return 2;
-        status = cw_waiting_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
+        status = cw_waiting_wait_here(r, deadline_ns, "the next batch from map_batches", err);
         cw_remote_join_early(r);
     }
     if (status == 0)
@@ -64,8 +65,9 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     return status;
 }
 
-/* Applies operators on batches, one call after the other. A wait that ends leaves the call where it is. As
- * call_wait. Mutex not held. */
+/* Applies all operators on batches to a joined batch, one call after the other. If the wait ends early, the
+ * call goes on, and a later call of this function continues. Returns the same as call_wait. The mutex must
+ * not be held. */
 static int joined_apply(struct remote *r, struct cw_assembly *joined, uint64_t epoch, uint64_t deadline_ns,
                         struct cw_error *err)
 {
@@ -82,7 +84,7 @@ static int joined_apply(struct remote *r, struct cw_assembly *joined, uint64_t e
     return status;
 }
 
-/* Whether all parts of a batch are here, and can be joined. */
+/* Whether all parts of a batch have arrived without an error, so that they can be joined. */
 static bool slot_can_join(const struct slot *s)
 {
     bool good = cw_slot_here(s) && !s->fetches->batch;
@@ -103,7 +105,8 @@ void cw_remote_join_early(struct remote *r)
             if (!slot_can_join(s))
                 continue;
             n++;
-            /* where joining fails, it fails again when the batch's turn comes; an operator's error waits */
+            /* if joining fails, it fails again when it is the batch's turn; an operator's error is kept until
+             * then */
             if ((!s->joined && cw_slot_join(r, s, &err) < 0) || s->joined->error)
                 continue;
             pthread_mutex_unlock(&r->mutex);
@@ -135,7 +138,7 @@ struct cw_batch *cw_remote_assembly_take(struct cw_producer *base, struct cw_ass
         cw_pace_step(r);
     cw_crash_point("client-taken");
     cw_assembly_free(a);
-    b->index = 0; /* a client's batch has no number in a range */
+    b->index = 0; /* the number in a range means nothing to the user */
     cw_batch_disown(b);
     cw_shm_loan_users_add(b->memory);
     return b;
@@ -143,7 +146,7 @@ struct cw_batch *cw_remote_assembly_take(struct cw_producer *base, struct cw_ass
 
 void cw_remote_assembly_drop(struct cw_producer *base, struct cw_assembly *a)
 {
-    cw_batch_call_drop(a); /* its thread reads the batch */
+    cw_batch_call_drop(a); /* the thread of the call reads the batch */
     if (a->batch)
         cw_remote_batch_release(assembly_remote(base), CW_STEAL(a->batch));
     cw_assembly_free(a);

@@ -26,5 +26,5 @@ void cw_remote_batch_drop(struct remote *r, struct cw_batch *b)
 void cw_remote_batches_free(struct shm_loan *done)
 {
     while (done)
-        cw_batch_free(CW_POP(done)->batch); /* with it the loan */
+        cw_batch_free(CW_POP(done)->batch); /* frees the loan, too */
 }

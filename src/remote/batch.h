@@ -1,17 +1,15 @@
-/*
- * Batches that arrived: in a slab of this process, or in shared memory of a worker, when their `memory` is a
- * struct shm_loan. Fetches own them until an assembly takes them; the user releases them. What is released in
- * shared memory waits for the loop's thread, which returns it to its worker.
- */
+/* Batches that arrived. Their data are in a slab of this process, or in shared memory of a worker; then their
+ * `memory` is a struct shm_loan. A fetch owns the batch until an assembly takes it; later the user releases
+ * it. Released batches in shared memory wait for the loop's thread, which returns them to their worker. */
 #pragma once
 #include "data/batch.h"
 #include "remote/shm_loan.h"
 
 struct remote;
 
-/* Releases a batch. Any thread; mutex not held. */
+/* Releases a batch that the user had. Any thread; the mutex must not be held. */
 void cw_remote_batch_release(struct remote *r, struct cw_batch *b);
-/* The same for a batch that the user never had; mutex held. */
+/* Releases a batch that the user never had. The mutex must be held. */
 void cw_remote_batch_drop(struct remote *r, struct cw_batch *b);
-/* Frees batches whose loans are over. Mutex not held. */
+/* Frees batches whose loans were returned. The mutex must not be held. */
 void cw_remote_batches_free(struct shm_loan *done);

@@ -8,7 +8,7 @@
 #include "remote/assembly.h"
 #include "remote/internal.h"
 
-/* Keys are requested of this many ranges beyond the one that the plan is in. */
+/* Keys are requested for this many ranges after the one that the plan has reached. */
 #define KEYS_AHEAD 16
 
 static struct remote *course_remote(const struct course *c)
@@ -33,7 +33,7 @@ static bool course_is_recut(const struct course *c)
 
 /* ---- batches of this rank ---- */
 
-/* Returns the batch at which rounds of ranks begin. */
+/* Returns the number of the batch at which rounds begin: in each round every rank gets one batch. */
 static uint64_t course_rounds_from(const struct course *c)
 {
     const struct view *v = c->view;
@@ -47,13 +47,13 @@ bool cw_course_owns_batch(const struct course *c, uint64_t g)
     return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
 }
 
-/* Returns the distance between batches of the placer. */
+/* Returns the distance between two batches of the placer, in batch numbers. */
 static uint64_t course_stride(const struct course *c)
 {
     return course_remote(c)->job.own_ranges ? c->view->world_size : 1;
 }
 
-/* Returns the first batch of the placer from g on. */
+/* Returns the number of the placer's first batch from g on. */
 static uint64_t course_next_placed(const struct course *c, uint64_t g)
 {
     while (course_remote(c)->job.own_ranges && !cw_course_owns_batch(c, g))
@@ -61,7 +61,7 @@ static uint64_t course_next_placed(const struct course *c, uint64_t g)
     return g;
 }
 
-/* Whether this rank's batches are made of the elements of a range. */
+/* Whether this rank's batches are made of the elements of the range that begins there. */
 static bool course_owns_range(const struct course *c, uint64_t begin)
 {
     const uint64_t place[] = {c->epoch, begin};
@@ -76,7 +76,7 @@ uint64_t cw_course_handed_bit(const struct course *c, uint64_t g)
     return round - now < CW_ROUNDS_AHEAD ? UINT64_C(1) << round % CW_ROUNDS_AHEAD : 0;
 }
 
-/* Whether batch g will be wanted, as far as is known. */
+/* Whether batch g is wanted, as far as is known now. */
 static bool course_wants(const struct course *c, uint64_t g)
 {
     return g >= c->g &&
@@ -92,7 +92,7 @@ void cw_remote_count_lost(struct remote *r, struct known_range *x)
 
 /* ---- beginning and end ---- */
 
-/* Begins the placer at a cursor. */
+/* Starts the placer again at a cursor. */
 static int course_begin_placer(struct course *c, const struct cw_cursor *from, struct cw_error *err)
 {
     const struct cw_compiled *p = course_compiled(c);
@@ -143,7 +143,7 @@ void cw_slot_free(struct remote *r, struct slot *s)
 
 void cw_slots_free(struct remote *r, struct slot *slots)
 {
-    pthread_mutex_unlock(&r->mutex); /* a call of map_batches for a slot may need it */
+    pthread_mutex_unlock(&r->mutex); /* a running call of map_batches for a slot may need the mutex */
     for (struct slot *s = slots; s; s = s->next)
         cw_remote_joined_free(s->joined);
     pthread_mutex_lock(&r->mutex);
@@ -170,7 +170,7 @@ void cw_course_free(struct course *c)
 
 /* ---- slots ---- */
 
-/* Describes what to fetch for a part of a batch. */
+/* Returns the description of a fetch for a part of a batch. */
 static struct fetch part_fetch(const struct course *c, Cachew__What what, unsigned key,
                                const struct cw_placer_part *part)
 {
@@ -178,7 +178,7 @@ static struct fetch part_fetch(const struct course *c, Cachew__What what, unsign
         .epoch = c->epoch, .what = what, .key = key, .begin = part->begin, .first = part->from, .n = part->n};
 }
 
-/* Returns the fetch for part of a batch: one that was made early, or a new one. NULL: out of memory. */
+/* Returns a fetch for a part of a batch: takes an early fetch, or makes a new one. NULL: out of memory. */
 static struct fetch *course_fetch(struct course *c, const struct fetch *what)
 {
     for (struct fetch **at = &c->early; *at; at = &(*at)->sibling) {
@@ -191,8 +191,8 @@ static struct fetch *course_fetch(struct course *c, const struct fetch *what)
     return cw_fetch_new(course_remote(c), what);
 }
 
-/* Frees the early fetches of a key once the batch that they were made for is planned: those that the batch
- * did not take are another rank's. */
+/* Call when a batch of this key is planned: frees the key's remaining early fetches. The batch did not take
+ * them, so they belong to another rank's batch. */
 static void course_drop_early(struct course *c, unsigned key)
 {
     for (struct fetch **at = &c->early; *at;)
@@ -202,7 +202,7 @@ static void course_drop_early(struct course *c, unsigned key)
             at = &(*at)->sibling;
 }
 
-/* Returns where the slot of the first batch from number g on is, or would be inserted. */
+/* Returns the link to the first slot with a batch number of at least g, or where it would be inserted. */
 static struct slot **course_slot_at(struct course *c, uint64_t g)
 {
     struct slot **at = &c->slots;
@@ -222,7 +222,7 @@ int cw_course_add_slot(struct course *c, uint64_t g, const struct cw_placer_batc
         *at = s;
         r->window.n_outstanding++;
     }
-    /* planned again: what is here is the batch, and may be in use by the consumer's thread */
+    /* planned again: the batch is here already, and the consumer's thread may be using it */
     if (cw_slot_here(s))
         return 0;
     cw_fetches_free(r, &s->fetches); /* fetches of an earlier plan */
@@ -256,13 +256,13 @@ void cw_course_recut(struct course *c, uint64_t position)
             (f->first + 1) * course_compiled(c)->batch_size <= position)
             continue;
         cw_fetches_free(course_remote(c), &s->fetches);
-        /* where there is no memory, the batch gets its fetch when its turn comes */
+        /* if memory is short, the batch gets its fetch when it is its turn */
         (void)!cw_course_add_slot(c, s->g, NULL, NULL);
     }
 }
 
-/* Whether a slot holds a batch or elements that the report of range x excludes. True means that an operator
- * is not deterministic. Elements that came from a range with other bounds prove nothing: a worker may have a
+/* Whether a slot has a batch or elements that can't exist according to the report of range x. If so, an
+ * operator is not deterministic. Elements of a range with other bounds prove nothing: a worker may have a
  * longer range than the dispatcher cut, and its last elements belong to the next range. */
 static bool course_slot_contradicts(const struct course *c, const struct slot *s, const struct known_range *x)
 {
@@ -273,9 +273,9 @@ static bool course_slot_contradicts(const struct course *c, const struct slot *s
     return false;
 }
 
-/* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer
- * elements than the plan took them to have. Fetches of earlier ranges are kept as early fetches. A slot whose
- * fetches are all here stays: wherever ranges end, it is the same batch. */
+/* Call when ranges from position `begin` on have fewer elements than the plan assumed: drops the slots of
+ * batches from number g on, which will be planned again. Their fetches of earlier ranges become early
+ * fetches. A slot whose fetches have all arrived stays: wherever ranges end, it is the same batch. */
 static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
 {
     struct remote *r = course_remote(c);
@@ -286,11 +286,10 @@ static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
         struct slot *s = *at;
         if (cw_slot_here(s) && !s->fetches->failure) {
             if (x && course_slot_contradicts(c, s, x))
-                cw_remote_fail_text(
-                    r, CW_E_DATA,
-                    "positions from %llu on of epoch %llu gave fewer elements when they were run "
-                    "again: an operator of the pipeline is not deterministic",
-                    (unsigned long long)begin, (unsigned long long)c->epoch);
+                cw_remote_fail_text(r, CW_E_DATA,
+                                    "positions from %llu on of epoch %llu gave fewer elements when they were "
+                                    "computed again: an operator of the pipeline is not deterministic",
+                                    (unsigned long long)begin, (unsigned long long)c->epoch);
             at = &s->next;
             continue;
         }
@@ -307,7 +306,7 @@ static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
 
 /* ---- keys ---- */
 
-/* Returns the fetch of the keys of the range that begins there; NULL: there is none. */
+/* Returns the fetch for the keys of the range that begins there; NULL: there is none. */
 static struct fetch *course_keys(struct course *c, uint64_t begin)
 {
     struct fetch *f = c->keys;
@@ -326,14 +325,14 @@ static int course_want_keys(struct course *c, uint64_t begin, struct cw_error *e
     return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
 }
 
-/* Frees the fetches of keys of ranges that the plan has passed: no later batch needs them. */
+/* Frees the fetches for keys of ranges that the plan has passed. */
 static void course_drop_passed_keys(struct course *c)
 {
     while (c->keys && c->keys->begin < cw_placer_plan_position(&c->placer))
         cw_fetch_drop(course_remote(c), &c->keys);
 }
 
-/* Frees the fetches of keys of ranges from a position on. */
+/* Frees the fetches for keys of ranges that begin at a position or after it. */
 static void course_drop_keys(struct course *c, uint64_t begin)
 {
     struct fetch **at = &c->keys;
@@ -342,8 +341,9 @@ static void course_drop_keys(struct course *c, uint64_t begin)
     cw_fetches_free(course_remote(c), at);
 }
 
-/* The plan has come to the last key that is known of a range which is not over. Only now are more keys
- * requested: the rows of all batches before are requested by then, as the range's worker may assume. */
+/* Call when the plan has used all known keys of a range that is not over: requests more keys. They must not
+ * be requested earlier: from this request the worker concludes that the rows of all batches before it are
+ * requested. */
 static void course_request_more_keys(struct course *c)
 {
     const struct cw_placer *w = &c->placer;
@@ -352,7 +352,8 @@ static void course_request_more_keys(struct course *c)
         cw_fetch_again(course_remote(c), f);
 }
 
-/* Passes keys of a range that arrived to the placer. lost: no more will arrive. As course_learn_range. */
+/* Passes keys that arrived to the placer. lost: no more will arrive. Returns the same as course_learn_range.
+ */
 static int course_learn_keys(struct course *c, struct placer_range *range, bool lost, struct cw_error *err)
 {
     struct fetch *f = course_keys(c, range->begin);
@@ -370,7 +371,7 @@ static int course_learn_keys(struct course *c, struct placer_range *range, bool 
 
 /* ---- the plan ---- */
 
-/* Returns the number of batches of an epoch of a counted pipeline. */
+/* Returns the number of batches of an epoch, for a counted pipeline. */
 static uint64_t course_count_batches(const struct course *c)
 {
     const struct cw_compiled *p = course_compiled(c);
@@ -380,7 +381,7 @@ static uint64_t course_count_batches(const struct course *c)
 bool cw_course_count_sequential(const struct course *c, uint64_t *ret)
 {
     const struct known_range *x = c->end ? course_range(c, 0) : NULL;
-    *ret = !x ? 0 : x->reported ? x->n_batches : c->planned; /* one that is lost has no more */
+    *ret = !x ? 0 : x->reported ? x->n_batches : c->planned; /* a lost range has no more batches */
     return !c->end || (x && (x->reported || x->lost));
 }
 
@@ -395,7 +396,8 @@ static bool course_is_over(const struct course *c)
     return cw_course_count_sequential(c, &n) && c->planned >= n;
 }
 
-/* Passes what became known of a range to the placer. 1: something was new; 0: nothing was. */
+/* Passes news about a range to the placer: its keys, or its number of elements. 1: there was news; 0: there
+ * was none. */
 static int course_learn_range(struct course *c, struct placer_range *range, struct cw_error *err)
 {
     struct known_range *x = course_range(c, range->begin);
@@ -415,13 +417,14 @@ static int course_learn_range(struct course *c, struct placer_range *range, stru
     return 1;
 }
 
-/* Adds the range that begins where the placer ends. 1: it was added; 0: it is not known. */
+/* Adds the next range to the placer. 1: it was added; 0: no range that begins there is known. */
 static int course_add_range(struct course *c, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
     uint64_t position = cw_placer_position(w);
     const struct known_range *x = course_range(c, position);
-    if (x && x->begin != position) /* cut anew since the placer began, or came here */
+    if (x &&
+        x->begin != position) /* ranges were cut again since the placer started, or reached this position */
         c->recut_at = CW_MIN(c->recut_at, x->begin);
     if (!x || x->begin != position)
         return 0;
@@ -435,7 +438,7 @@ static int course_add_range(struct course *c, struct cw_error *err)
     return r < 0 ? r : 1;
 }
 
-/* Adds ranges to the placer, and passes what became known of them. 1: the placer got something new. */
+/* Adds ranges to the placer, and passes news about them. 1: the placer got something new; 0: it did not. */
 static int course_feed(struct course *c, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
@@ -451,27 +454,28 @@ static int course_feed(struct course *c, struct cw_error *err)
     return r < 0 ? r : news;
 }
 
-/* Plans batch c->planned of a placed pipeline. As course_plan_next. */
+/* Plans batch c->planned of a placed pipeline. Returns the same as course_plan_next. */
 static int course_plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
     if (course_is_recut(c))
         return 2;
-    /* another rank's: there is no end of them before this rank's last */
+    /* a batch of another rank: assumed to exist until this rank's last batch is planned */
     if (c->planned != course_next_placed(c, c->planned))
         return cw_placer_over(w);
     int r = cw_placer_plan(w, ret, err);
     course_drop_passed_keys(c);
-    if (r == 3) /* the range at the plan's place ends in an error */
+    if (r == 3) /* the range that the plan has reached ends in an error */
         return cw_error_copy(err, course_keys(c, w->ranges[w->at].begin)->failure);
-    if (r == 0 && c->planned < c->g) { /* the batch was taken before */
+    if (r == 0 && c->planned < c->g) { /* the batch was taken before the plan was made again */
         cw_course_take_placed(c);
         *ret = NULL;
     }
     return r;
 }
 
-/* Plans batch c->planned. 0: *ret has its parts, if they are known; 1 and 2: as cw_course_plan. */
+/* Plans batch c->planned. 0: *ret is set to its parts if they are known, else to NULL; 1 and 2: as in
+ * cw_course_plan. */
 static int course_plan_next(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     return c->placed ? course_plan_placed(c, ret, err) : course_is_over(c);
@@ -483,15 +487,15 @@ void cw_course_take_placed(struct course *c)
     c->placer_g += course_stride(c);
 }
 
-/* Whether this rank may need elements that wait for a batch: with one key, it is known which rank's batch
- * comes next. */
+/* Whether this rank may need the elements that are in no planned batch yet. With one key it is known whose
+ * batch comes next. */
 static bool course_waiting_counts(const struct course *c)
 {
     return c->placer.n_keys > 1 || course_remote(c)->job.own_ranges || course_wants(c, c->planned);
 }
 
-/* Fetches elements that wait for a batch, if the plan waits for a range that no worker has. Workers may lack
- * memory for that range as long as they keep these elements. */
+/* If the plan waits for a range that no worker has: fetches the elements before it that are in no planned
+ * batch yet. As long as workers keep these elements, they may lack memory for that range. */
 static int course_fetch_early(struct course *c, struct cw_error *err)
 {
     const struct known_range *x = course_range(c, cw_placer_needed(&c->placer, false));
@@ -551,16 +555,16 @@ uint64_t cw_course_plan_position(const struct course *c)
 
 /* ---- ranges that were cut again ---- */
 
-/* Whether the placer can begin at a cursor: it is of the course's epoch, not behind its next batch, and a
- * range begins at its entry, as far as is known. */
+/* Whether the placer can start at a cursor: the cursor is in the course's epoch, not after its next batch,
+ * and a range begins at the cursor's entry (or none is known there). */
 static bool course_can_begin(const struct course *c, const struct cw_cursor *from)
 {
     const struct known_range *x = course_range(c, from->entry.position);
     return from->epoch == c->epoch && from->g <= c->g && (!x || x->begin == from->entry.position);
 }
 
-/* Begins the placer again: at its present place, or else at an earlier place where a range begins. If there
- * is no such place, c->recut_at stays set, until the dispatcher names other ranges. */
+/* Starts the placer again: where it is, or else at an earlier position where a range begins. If there is no
+ * such position, c->recut_at stays set until the dispatcher names other ranges. */
 static void course_restart_placer(struct course *c)
 {
     struct remote *r = course_remote(c);
@@ -568,7 +572,7 @@ static void course_restart_placer(struct course *c)
                      attached = r->attached_from;
     struct cw_error err = {0};
     const struct cw_cursor *from[] = {&here, &now, &attached, &c->from};
-    /* courses count the batches that a skip leaves out */
+    /* in a course, batch numbers include the batches that `skip` leaves out */
     now.g += now.g ? r->job.compiled->batch_from : 0;
     attached.g += attached.g ? r->job.compiled->batch_from : 0;
     if (cw_entry_init(r->job.compiled, &here.entry, &err) < 0)
@@ -584,7 +588,7 @@ static void course_restart_placer(struct course *c)
                 c->recut_at = UINT64_MAX;
         }
     cw_entry_deinit(&here.entry);
-    cw_slots_free(r, slots); /* last: it releases the mutex */
+    cw_slots_free(r, slots); /* must be last, because it releases the mutex */
 }
 
 bool cw_course_shorten(struct course *c, uint64_t begin, uint64_t end)

@@ -14,16 +14,17 @@
 #include "remote/requests.h"
 
 #define RETRY_NS UINT64_C(100000000)
-/* The cursor within a range is sent at this interval while batches are taken, and at the second while none
- * are: a job that is held wakes nothing more often than its connections do. */
+/* ns between two reports of a cursor that stays within a range: the first value while batches are taken, the
+ * second while none are, so that a held job causes little traffic. */
 #define PROGRESS_NS UINT64_C(250000000)
 #define STILL_NS UINT64_C(1000000000)
-/* The goodbye has this part of the time after which a silent peer is given up: 1 s by default. */
+/* The goodbye may take 1/3 of the time after which a silent peer counts as gone: 1 s by default. */
 #define GOODBYE_PART 3
 
 /* ---- what is sent ---- */
 
-static char *message_text(const char *text) /* messages that are sent do not change their texts */
+static char *message_text(const char *text) /* for texts in messages: the structs have char *, but sending
+                                               does not change the text */
 {
     return (char *)(uintptr_t)text;
 }
@@ -88,7 +89,7 @@ static void dispatcher_send_progress(struct remote *r, uint64_t now)
     cw_crash_point("client-progress");
 }
 
-/* The time after which the next report is due, at the latest. */
+/* Returns the time in ns after which the next report is due, at the latest. */
 static uint64_t dispatcher_report_interval_ns(const struct remote *r)
 {
     return r->n_batches != r->dispatcher.reported_batches ? PROGRESS_NS : STILL_NS;
@@ -99,11 +100,12 @@ void cw_dispatcher_report(struct remote *r, uint64_t now)
     const struct dispatcher *d = &r->dispatcher;
     bool attached = d->state == DISPATCHER_ATTACHED, moved = attached && cw_placement_cursor_moved(r);
     if (attached && cw_position_before(cw_placement_cursor(r), d->cursor))
-        dispatcher_attach(r); /* only that moves the cursor back */
+        dispatcher_attach(r); /* the cursor moved back: only an Attach can tell the dispatcher */
     else if (attached && (moved || now - d->last_report_ns >= dispatcher_report_interval_ns(r)))
         dispatcher_send_progress(r, now);
     if (moved)
-        cw_range_table_forget(&r->ranges, d->cursor); /* it names them again only after an Attach */
+        cw_range_table_forget(&r->ranges,
+                              d->cursor); /* the dispatcher names these ranges again only after an Attach */
     cw_remote_wake_at(r, now + dispatcher_report_interval_ns(r));
 }
 
@@ -122,7 +124,7 @@ void cw_dispatcher_leave(struct remote *r)
     if (d->state == DISPATCHER_PARTED || d->detach_id)
         return;
     if (d->state == DISPATCHER_ATTACHED && !cw_position_before(cw_placement_cursor(r), d->cursor))
-        dispatcher_send_progress(r, cw_now_ns()); /* the last numbers */
+        dispatcher_send_progress(r, cw_now_ns()); /* the final numbers */
     Cachew__Detach m = {CW_MESSAGE(detach), .finished = r->run.finished,
                         .job = message_text(r->job.options.job), .rank = r->job.options.rank};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = r->loop.last_id + 1,
@@ -133,21 +135,21 @@ void cw_dispatcher_leave(struct remote *r)
         dispatcher_part(d);
 }
 
-/* ---- what it says ---- */
+/* ---- messages from the dispatcher ---- */
 
 static int dispatcher_on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
 {
     const Cachew__Plan *p = m->plan;
     struct cw_plan *plan = &r->view.base.plan;
     if (!p || m->stream.len != sizeof(r->run.stream) || p->n_positions > CW_ENDLESS)
-        return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered with a plan that can't be");
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered Attach with an invalid plan");
     if (r->run.attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions)) {
         cw_remote_fail_text(r, CW_E_DATA,
                             "job %s: the data changed: files were added, removed or changed since it began",
                             r->job.options.job);
         return 0;
     }
-    if (!r->run.attached) { /* the consumer's thread reads the plan from then on */
+    if (!r->run.attached) { /* once `attached` is set, the consumer's thread reads the plan */
         *plan = (struct cw_plan){.n_positions = p->n_positions, .snapshot = p->snapshot};
         cw_text_show(r->run.took_over, sizeof(r->run.took_over), m->took_over);
     }
@@ -155,7 +157,7 @@ static int dispatcher_on_attached(struct remote *r, const Cachew__Attached *m, s
     r->run.snapshot = p->snapshot;
     r->run.attached = true;
     r->dispatcher.state = DISPATCHER_ATTACHED;
-    cw_remote_wake_at(r, cw_now_ns()); /* the cursor may have moved meanwhile */
+    cw_remote_wake_at(r, cw_now_ns()); /* the cursor may have moved since Attach was sent */
     pthread_cond_broadcast(&r->changed);
     return 0;
 }
@@ -165,7 +167,7 @@ static void dispatcher_on_refused(struct remote *r, const Cachew__Failure *m)
     struct cw_error why = {0};
     cw_failure_error(m, &why);
     struct cw_error said = why;
-    if (why.file[0]) /* a file that is here need not be there */
+    if (why.file[0]) /* the file that the error names is one of the worker's */
         (void)cw_error_set(&why, why.status, "on a worker of the service: %s", said.message);
     cw_remote_fail(r, &why);
 }
@@ -176,7 +178,8 @@ static void dispatcher_on_ended(struct remote *r, const Cachew__Ended *m)
     if (m->why)
         cw_failure_error(m->why, &why);
     else
-        (void)cw_error_set(&why, CW_E_SERVICE, "job %s was ended", r->job.options.job);
+        (void)cw_error_set(&why, CW_E_SERVICE, "the dispatcher ended job %s without a reason",
+                           r->job.options.job);
     cw_remote_fail(r, &why);
 }
 
@@ -189,7 +192,7 @@ static void dispatcher_on_lagging(struct remote *r, const Cachew__Lagging *m)
                  (unsigned long long)m->at->epoch, m->attached ? "" : ", and not attached");
 }
 
-/* As the connection's `message`. Mutex held. */
+/* Handles a message from the dispatcher; see cw_conn_ops.message. The mutex must be held. */
 static int dispatcher_hear(struct remote *r, const Cachew__Envelope *m, struct cw_error *err)
 {
     struct dispatcher *d = &r->dispatcher;
@@ -240,7 +243,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
 {
     struct remote *r = user;
     if (peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else",
+        return cw_error_set(err, CW_E_SERVICE, "the server at %s is not a dispatcher",
                             r->job.options.service);
     CW_GUARD(&r->mutex);
     r->dispatcher.conn = c;
@@ -277,9 +280,9 @@ static void dispatcher_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(down, CW_E_SERVICE, "it closed the connection");
     d->retry_ns = now + RETRY_NS;
-    if (!r->run.attached && cw_failure_is_final(down)) /* it would say the same again */
-        cw_remote_fail_text(r, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->job.options.service,
-                            down->message);
+    if (!r->run.attached && cw_failure_is_final(down)) /* another attempt would be refused, too */
+        cw_remote_fail_text(r, CW_E_SERVICE, "the dispatcher at %s refuses the connection: %.400s",
+                            r->job.options.service, down->message);
     else if (!d->reached && r->job.options.absent_ns && now - r->loop.started_ns > r->job.options.absent_ns)
         cw_remote_fail_text(r, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s",
                             r->job.options.service, down->message);
@@ -305,7 +308,7 @@ void cw_dispatcher_connect(struct remote *r, uint64_t now)
     if (d->conn || (leaving && (d->state == DISPATCHER_PARTED || now >= r->loop.goodbye_ns)))
         return;
     if (now < d->retry_ns) {
-        cw_remote_wake_at(r, d->retry_ns); /* whatever rang before */
+        cw_remote_wake_at(r, d->retry_ns); /* the loop may have been woken for something else */
         return;
     }
     struct cw_error err = {0};

@@ -1,7 +1,5 @@
-/*
- * The connection to the dispatcher: attaches to the job, reports progress, hears which ranges and workers
- * there are, and says goodbye at the end. The loop's thread, with the mutex held.
- */
+/* The connection to the dispatcher: attaches to the job, reports progress, receives the addresses of workers
+ * and the placement of ranges, and detaches at the end. The loop's thread, with the mutex held. */
 #pragma once
 #include "net/conn.h"
 #include "remote/range_table.h"
@@ -9,26 +7,26 @@
 struct remote;
 
 enum dispatcher_state {
-    DISPATCHER_DOWN,     /* no connection, or it is being made */
-    DISPATCHER_OPEN,     /* Attach, or Detach, was sent and not answered */
+    DISPATCHER_DOWN,     /* not connected, or connecting */
+    DISPATCHER_OPEN,     /* Attach or Detach was sent, and is not answered yet */
     DISPATCHER_ATTACHED, /* the last Attach was answered: progress may be sent */
-    DISPATCHER_PARTED,   /* for good: nothing is sent any more */
+    DISPATCHER_PARTED,   /* left for good: nothing more is sent */
 };
 
 struct dispatcher {
     struct cw_conn *conn; /* NULL: none */
     enum dispatcher_state state;
-    bool reached;      /* a connection was open, once */
+    bool reached;      /* a connection was open at least once */
     uint64_t retry_ns; /* when to connect again */
     uint64_t attach_id,
         detach_id; /* ids of the last requests; detach_id 0: none was sent on this connection */
-    /* as they were last sent: */
+    /* the values that were sent last: */
     struct epoch_position cursor;
     uint64_t last_report_ns, reported_batches;
 };
 
-/* Sends a message. False: the dispatcher is not there. Where sending fails, the connection ends, and what
- * matters is sent again on the next one. */
+/* Sends a message. False: there is no open connection. If sending fails, the connection ends, and the next
+ * connection sends again what matters. */
 static inline bool cw_dispatcher_send(struct dispatcher *d, const Cachew__Envelope *m)
 {
     bool there = d->state == DISPATCHER_OPEN || d->state == DISPATCHER_ATTACHED;
@@ -37,11 +35,13 @@ static inline bool cw_dispatcher_send(struct dispatcher *d, const Cachew__Envelo
     return there;
 }
 
-/* Connects, or retries later, where there is no connection and one is needed. */
+/* If there is no connection and one is needed: connects, or (before d->retry_ns) wakes the loop to do so
+ * later. */
 void cw_dispatcher_connect(struct remote *r, uint64_t now);
-/* Sends the cursor and the numbers of the consumer, where that is due, and wakes the loop when it is next. */
+/* Sends the cursor and the consumer's numbers if a report is due, and sets the loop's timer for the next
+ * report. */
 void cw_dispatcher_report(struct remote *r, uint64_t now);
-/* Says that this client leaves, until that is answered or the goodbye takes too long: r->loop.goodbye_ns, set
- * by the first call. A rank that is finished has to: its job would wait
- * for it. Of others the end of the connection tells. */
+/* Sends Detach: this client leaves. A rank that is finished repeats it on new connections until it is
+ * answered, or r->loop.goodbye_ns (set by the first call) has passed, because otherwise its job would wait
+ * for it. Other ranks just close the connection. */
 void cw_dispatcher_leave(struct remote *r);

@@ -2,9 +2,10 @@
  * A job of a service as its client sees it: struct remote, which the modules of this folder share.
  *
  * Two threads use it. The consumer's thread opens it, takes batches and waits (remote.c, open.c, sequencer.c,
- * assembly.c, waiting.c, pace.c). The loop's thread alone touches connections (loop.c, dispatcher.c, link.c,
- * arrivals.c, requests.c). The mutex guards everything that does not say otherwise. Callbacks of connections
- * take it; the consumer never waits for anything but `changed` while it holds it.
+ * assembly.c, waiting.c, pace.c). Only the loop's thread uses connections (loop.c, dispatcher.c, link.c,
+ * arrivals.c, requests.c). The mutex guards every field whose comment does not say otherwise. Callbacks of
+ * connections take the mutex. The consumer's thread may wait for `changed` with the mutex, and for nothing
+ * else while it holds it.
  */
 #pragma once
 #include <pthread.h>
@@ -26,54 +27,58 @@
 /* The job as it was opened. Immutable. */
 struct remote_job {
     const struct cw_compiled *compiled;
-    struct cw_remote_options options; /* its texts are copies, and owned */
-    unsigned n_keys;                  /* 0: batches follow from positions, or an epoch is one range */
+    struct cw_remote_options options; /* its texts are copies, which the job owns */
+    /* number of keys of a placed pipeline; 0: batches are requested by number (counted or sequential) */
+    unsigned n_keys;
     bool own_ranges; /* at-most-once: this rank's batches are made of ranges that no other rank uses */
-    bool unordered;  /* batches are handed out as soon as they are ready; the pipeline has more than one order
-                      */
-    unsigned n_cpus; /* that this process may use */
+    /* batches are handed out as soon as they are ready; false also if the pipeline allows only one order */
+    bool unordered;
+    unsigned n_cpus; /* CPUs that this process may use */
     char host[80];
     uint8_t incarnation[16];
-    Cachew__Hello hello;     /* what connections say first; it points to the above */
-    struct cw_layout layout; /* of batches that are joined here */
+    Cachew__Hello hello;     /* the first message on each connection; points to the fields above */
+    struct cw_layout layout; /* layout of batches that are joined in this process */
 };
 
-/* The producer that an iterator has: the main one, or one that repeats batches for padding. */
+/* A producer of this job: the iterator's main one, or one that repeats batches to pad the last round of an
+ * epoch. */
 struct view {
     struct cw_producer base; /* first */
     struct remote *remote;
     uint64_t rank, world_size;
-    uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this batch */
+    uint64_t rounds_epoch, rounds_from; /* in the epoch rounds_epoch, rounds begin at batch rounds_from */
     bool main;
 };
 
 struct remote {
-    struct view view; /* the main one. Its plan is set once, before the consumer's thread reads it */
+    struct view view; /* the main producer. Its plan is set once, before the consumer's thread reads it */
     struct remote_job job;
-    struct cw_budget budget; /* without limit: the window is what bounds memory */
+    struct cw_budget budget; /* without limit: the window limits the memory instead */
     struct cw_slab_pool slabs;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* the consumer's thread may go on */
+    pthread_cond_t changed; /* the consumer's thread waits for it */
     struct run_state run;
 
-    /* The plan: what is wanted, and what is known of it. */
-    struct cw_cursor from;          /* as the iterator passed it last */
-    struct cw_cursor attached_from; /* as it was when Attach was sent last: ranges begin there */
+    /* The plan: the batches that are wanted, and what is known of their ranges. */
+    struct cw_cursor from;          /* the iterator's cursor */
+    struct cw_cursor attached_from; /* the cursor at the last Attach; a range begins there */
     struct range_table ranges;
     struct fetch_list fetches;
-    struct cw_link courses; /* struct course, in the order of opening */
+    struct cw_link courses; /* struct course, in the order in which they were opened */
     struct window window;
-    uint64_t n_lost; /* ranges that were lost before this rank had all of its batches in them */
+    uint64_t n_lost; /* ranges that were lost before this rank got all of its batches of them */
 
     /* The consumer. */
     struct waiting waiting;
     struct pace pace;
-    struct cw_op_profile *ops;      /* by position: of operators on batches that are joined here */
-    atomic_uint_fast64_t n_batches; /* handed out; the consumer's thread adds to it, without the mutex */
-    struct shm_loan *released;      /* to be returned to workers */
-    struct cw_hash128 digest;       /* of the batches that the consumer has hashed */
+    /* [position of the operator] counters of operators on batches, which run in this process */
+    struct cw_op_profile *ops;
+    atomic_uint_fast64_t
+        n_batches; /* batches that were handed out; the consumer's thread counts, without the mutex */
+    struct shm_loan *released; /* loans to be returned to workers */
+    struct cw_hash128 digest;  /* of the batches that the consumer has hashed */
 
-    /* Connections. The loop's thread. */
+    /* Connections. Only the loop's thread. */
     struct remote_loop loop;
     struct dispatcher dispatcher;
     struct cw_link links; /* struct link */

@@ -9,12 +9,12 @@
 #include "net/limits.h"
 #include "remote/internal.h"
 
-/* A connection is tried again after the first time, which doubles with each attempt up to the last one. */
+/* Time until a connection is tried again: RETRY_FIRST_NS, doubled with each attempt up to RETRY_MAX_NS. */
 #define RETRY_FIRST_NS UINT64_C(20000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
 #define RETRY_DOUBLINGS 6u
-/* A report to the dispatcher names a worker that can't be reached for this long, and again after this time:
- * it may have been replaced by then, or know of other workers. */
+/* A worker that can't be reached for REPORT_AFTER_NS is reported to the dispatcher, and again every
+ * REPORT_AGAIN_NS: a restarted dispatcher does not know of earlier reports. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define REPORT_AGAIN_NS UINT64_C(2000000000)
 
@@ -38,8 +38,8 @@ struct link *cw_link_find(const struct remote *r, uint64_t worker)
 
 /* ---- up and down ---- */
 
-/* Goes on with the shared memory of an earlier connection if the worker is still the same process; else with
- * none of it. */
+/* Continues to use the shared memory of an earlier connection if the worker is still the same process.
+ * Otherwise starts with an empty map. */
 static int link_resume_shm(struct link *l, struct cw_conn *c, const Cachew__Welcome *peer,
                            struct cw_error *err)
 {
@@ -84,7 +84,7 @@ void cw_link_down(struct link *l, const struct cw_error *why)
     uint64_t now = cw_now_ns(), wait = RETRY_FIRST_NS << CW_MIN(t->attempt, RETRY_DOUBLINGS);
     if (l->map)
         l->map->conn = NULL;
-    if (!l->open) /* it did not open again: only batches still need the shared memory */
+    if (!l->open) /* the connection could not be made again: only batches still need the shared memory */
         cw_shm_map_unref(CW_STEAL(l->map));
     l->conn = NULL;
     l->open = false;
@@ -110,8 +110,8 @@ void cw_link_count_batch(struct link *l, size_t loan_bytes)
     s->bytes += now.in - s->counted.in + loan_bytes;
     s->wire_bytes += now.in_wire - s->counted.in_wire;
     s->counted = now;
-    /* A worker that shares memory also sends copies, of what it has no memory for. Over TCP it shares none.
-     */
+    /* A worker that shares memory also sends some copies, when its budget for shared batches is used up. Over
+     * TCP nothing is shared. */
     if (loan_bytes || s->transport != CW_TRANSPORT_SHM || l->no_shm.status || !local)
         s->transport = loan_bytes ? CW_TRANSPORT_SHM : local ? CW_TRANSPORT_UNIX : CW_TRANSPORT_TCP;
     s->n_batches++;
@@ -138,7 +138,7 @@ static void link_connect(struct link *l)
                                 .pack = true,
                                 .tls = r->job.options.tls};
     int status = address ? cw_conn_connect(r->loop.loop, address, &o, r->loop.link_ops, l, &l->conn, &err)
-                         : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s",
+                         : cw_error_set(&err, CW_E_SERVICE, "the worker has no address for transport %s",
                                         cw_transport_name(r->job.options.transport));
     if (status < 0)
         cw_link_down(l, &err);
@@ -177,16 +177,16 @@ void cw_link_free(struct link *l)
     free(l);
 }
 
-/* A retired link may close: else the worker, which may live on, would use its shared memory for other
- * batches. */
+/* Whether a retired link may be closed: no batch uses the worker's shared memory any more. After closing, the
+ * worker may use this memory for other batches. */
 static bool link_may_close(const struct link *l)
 {
     return l->conn && (!l->map || l->map->refs <= 1);
 }
 
-/* Nothing more is requested of a worker that is gone. It may answer earlier requests, until all shared memory
- * is returned. The fetches are requested elsewhere once the dispatcher names the workers that have their
- * ranges. */
+/* Retires the link to a worker that is gone: nothing more is requested from it. It may still answer earlier
+ * requests, until all shared memory is returned. Its fetches are requested from other workers once the
+ * dispatcher places their ranges. */
 static void link_retire(struct link *l)
 {
     l->gone = true;
@@ -203,8 +203,8 @@ void cw_links_close_retired(struct remote *r)
             cw_link_close(l);
 }
 
-/* Lists the addresses of a worker that the transport allows. auto: its Unix socket if it is on this host, and
- * those over TCP. */
+/* Lists the addresses of a worker that the transport option allows. With auto: its Unix socket if the worker
+ * is on this host, and its TCP addresses. */
 static int link_list_addresses(const struct remote_job *job, const Cachew__WorkerAddress *m,
                                struct cw_addresses *ret, struct cw_error *err)
 {
@@ -232,7 +232,7 @@ int cw_link_set(struct remote *r, const Cachew__WorkerAddress *m, struct cw_erro
         l->retry.next_ns = 0;
         return 0;
     }
-    if (l) { /* a dispatcher that lost its state numbers workers anew: this is another worker */
+    if (l) { /* other addresses: a dispatcher that lost its state gave the number to another worker */
         l->worker = 0;
         link_retire(l);
     }

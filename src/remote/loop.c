@@ -6,7 +6,7 @@
 #include "remote/internal.h"
 #include "remote/requests.h"
 
-/* One turn: returns shared memory, and does what is due. */
+/* One turn of the loop's thread: returns shared memory to workers, and does everything else that is due. */
 static void loop_turn(void *user)
 {
     struct remote *r = user;
@@ -29,7 +29,7 @@ static void loop_turn(void *user)
     cw_remote_batches_free(done);
 }
 
-/* The timer may ring a little early: then nothing is due yet, and it is set again. */
+/* The timer may end a little early: then nothing is due yet, and it is set again. */
 static void loop_on_timer(void *user)
 {
     struct remote *r = user;
@@ -65,10 +65,10 @@ int cw_remote_loop_start(struct remote *r, struct cw_error *err)
 static void loop_goodbye(void *user)
 {
     struct remote *r = user;
-    loop_turn(r); /* returns what is to be returned */
+    loop_turn(r); /* returns the remaining shared memory */
     CW_GUARD(&r->mutex);
     r->run.phase = REMOTE_CLOSING;
-    /* whatever was said before: connections are to close within this time */
+    /* start the time limit again: it is for closing the connections, too */
     r->loop.goodbye_ns = 0;
     cw_dispatcher_leave(r);
     CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
@@ -85,7 +85,7 @@ void cw_remote_loop_stop(struct remote *r)
     cw_loop_post(r->loop.loop, &post);
     pthread_join(r->loop.thread, NULL);
     r->loop.running = false;
-    /* peers that do not close their side are not waited for */
+    /* do not wait for peers that do not close their side */
     CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
         if (l->conn)
             cw_conn_abort(l->conn);

@@ -1,11 +1,11 @@
-/* The thread that talks to dispatcher and workers: its start, its turns and its end. */
+/* The loop's thread, which communicates with the dispatcher and the workers: starts, runs and stops it. */
 #pragma once
 #include "base/error.h"
 
 struct remote;
 
-/* Starts the thread, which connects to the dispatcher. Consumer's thread. */
+/* Starts the loop's thread, which connects to the dispatcher. Called by the consumer's thread. */
 int cw_remote_loop_start(struct remote *r, struct cw_error *err) _must_check_;
-/* Says goodbye, closes all connections, and joins the thread. Consumer's thread; nothing if it does not run.
- */
+/* Detaches from the job, closes all connections, and joins the loop's thread. Called by the consumer's
+ * thread. Does nothing if the loop's thread does not run. */
 void cw_remote_loop_stop(struct remote *r);

@@ -1,6 +1,4 @@
-/*
- * Opens a job: checks what the user wants, attaches, and waits for the plan. The consumer's thread.
- */
+/* Opens a job: checks the user's options, attaches, and waits for the plan. The consumer's thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +11,12 @@
 #include "remote/loop.h"
 #include "remote/producer.h"
 
-/* The flag that interrupts an opening is read at this interval. */
+/* ns between two checks of the flag that interrupts opening. */
 #define INTERRUPT_NS UINT64_C(20000000)
 
-/* Tells the user that this client took another one's place. Two clients of one rank replace each other: the
- * other one learns so from its error, and this one, which may know nothing of the other, by this note. */
+/* Tells the user that this client replaced another client of the same rank. The other client gets an error;
+ * this one, which may not know of it, gets a note. Otherwise two clients could replace each other again and
+ * again unnoticed. */
 static void open_note_taken_over(const struct remote *r)
 {
     const struct cw_remote_options *o = &r->job.options;
@@ -25,14 +24,14 @@ static void open_note_taken_over(const struct remote *r)
     if (!*r->run.took_over || !o->note)
         return;
     snprintf(text, sizeof(text),
-             "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job "
-             "of another name",
+             "this client took over rank %llu of job %s from %s; if both clients are to run, give one of "
+             "them another job name",
              (unsigned long long)o->rank, o->job, r->run.took_over);
     o->note(o->note_arg, text);
 }
 
-/* Waits for something to change, or for the interrupting flag to be read again. CW_E_DEADLINE: the deadline
- * passed (0: there is none). Mutex held. */
+/* Waits until something changed, or the interrupt flag must be checked again. CW_E_DEADLINE: the deadline (0:
+ * none) has passed. The mutex must be held. */
 static int open_wait_once(struct remote *r, uint64_t deadline_ns, struct cw_error *err)
 {
     const volatile int *interrupt = r->job.options.interrupt;
@@ -53,7 +52,8 @@ static int open_wait_attached(struct remote *r, struct cw_error *err)
     CW_GUARD(&r->mutex);
     while (!r->run.attached && status >= 0) {
         status = open_wait_once(r, deadline_ns, err);
-        if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) { /* over a pause no deadline passes */
+        if (status == CW_E_DEADLINE &&
+            cw_remote_is_paused(err)) { /* while the job is paused, the deadline is extended */
             deadline_ns = cw_now_ns() + o->timeout_ns;
             status = 0;
         }
@@ -66,12 +66,13 @@ static int open_wait_attached(struct remote *r, struct cw_error *err)
         return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", o->service,
                             r->run.service_down.message);
     return cw_error_set(
-        err, CW_E_DEADLINE, "job %s: the service at %s did not open the data before the deadline%s%s", o->job,
-        o->service, *r->waiting.held ? ": " : ": are there workers (`cachew workers`)?", r->waiting.held);
+        err, CW_E_DEADLINE, "job %s: no worker of the service at %s opened the data before the deadline%s%s",
+        o->job, o->service, *r->waiting.held ? ": " : ": check that workers are connected (`cachew workers`)",
+        r->waiting.held);
 }
 
-/* Whether each rank makes its batches of ranges of its own. At most once, ranks can't agree on batches behind
- * a range that is lost where these depend on what it would have left. */
+/* Whether each rank makes its batches from separate ranges. With at-most-once, if batches depend on the
+ * elements of earlier ranges, ranks could not agree on the batches after a lost range. */
 static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o)
 {
     return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
@@ -82,16 +83,16 @@ static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_o
 {
     if (!o->at_most_once)
         return 0;
-    if (!o->unordered) /* what is lost would shift the numbers of all batches that come after it */
+    if (!o->unordered) /* a lost batch would shift the numbers of all later batches */
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
-                              "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave "
-                              "gaps in the order; expected order \"any\"");
+                              "guarantee \"at-most-once\" with order \"exact\": lost batches leave gaps in "
+                              "the order; expected order \"any\"");
     if (owns_ranges(c, o) && c->n_limits)
         return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once",
                               "exactly-once, or a world size of 1",
-                              "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so "
-                              "that no rank knows when a `take` behind a filter is full; expected guarantee "
-                              "\"exactly-once\", or a world size of 1",
+                              "guarantee \"at-most-once\" with %u ranks and a `take` after a filter: each "
+                              "rank gets different ranges, so no rank can count how many elements all ranks "
+                              "have taken; expected guarantee \"exactly-once\", or a world size of 1",
                               o->world_size);
     return 0;
 }
@@ -124,10 +125,12 @@ static int check_service(const char *service, struct cw_error *err)
         "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as "
         "`cachew up` prints it%s",
         service,
-        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
+        strcmp(service, "local") == 0
+            ? "; only the Python package accepts \"local\", and starts a service for it"
+            : "");
 }
 
-/* Refuses a pipeline that no worker can run: its data are in this process's memory. */
+/* Refuses a pipeline that no worker can run, because its data are in this process's memory. */
 static int check_sources(const struct cw_compiled *c, struct cw_error *err)
 {
     for (unsigned i = 0; i < c->n_programs; i++) {
@@ -139,8 +142,8 @@ static int check_sources(const struct cw_compiled *c, struct cw_error *err)
             continue;
         cw_error_op(err, source->desc->name);
         return cw_error_set(err, CW_E_PIPELINE,
-                            "%s: its data are in the memory of this process, where the workers of a service "
-                            "can't read them: expected a source of files, or a run without a service",
+                            "%s: its data are in the memory of this process, which the workers of a service "
+                            "can't read: expected a source that reads files, or a run without a service",
                             source->desc->name);
     }
     return 0;
@@ -158,11 +161,10 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
                                          "can't find the directory %s of the pipeline", l->pipeline->base_dir)
                         : cw_error_nomem(err, 0, "a pipeline");
     if (strlen(pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(
-            err, CW_E_PIPELINE,
-            "the pipeline has %zu bytes with its Python functions: a service takes at most %zu; what is "
-            "large and does not change, a function loads from a file (once, where it is first called)",
-            strlen(pipeline), CW_PIPELINE_BYTES);
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "the pipeline with its Python functions has %zu bytes: a service accepts at most "
+                            "%zu; let a function load large constant data from a file at its first call",
+                            strlen(pipeline), CW_PIPELINE_BYTES);
     o.pipeline = pipeline;
     o.base_dir = base_dir;
     const struct cw_iterator_options io = {.epochs = o.epochs,

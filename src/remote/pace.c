@@ -4,7 +4,7 @@
 #include "base/thread.h"
 #include "remote/internal.h"
 
-/* Returns the number of batches that are here and not taken. */
+/* Returns the number of batches that have arrived and are not taken yet. */
 static uint64_t pace_count_ready(const struct remote *r)
 {
     uint64_t n = 0;

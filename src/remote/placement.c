@@ -3,8 +3,9 @@
 #include "base/crash.h"
 #include "remote/internal.h"
 
-/* Ranges were cut again from `begin` on, and some with other bounds were known. Marks courses whose plan has
- * such ranges: batches behind their begin may change. Of a counted pipeline only the parts of batches do. */
+/* Call when a range begin to end - 1 was cut that overlaps ranges with other bounds. Marks the courses whose
+ * plan contains such ranges: later batches may change. In a counted pipeline only the division of batches
+ * into parts changes. known: such ranges were in the table. */
 static void placement_recut(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end, bool known)
 {
     CW_LIST_EACH_OF (c, struct course, link, &r->courses) {
@@ -15,7 +16,7 @@ static void placement_recut(struct remote *r, uint64_t epoch, uint64_t begin, ui
     }
 }
 
-/* A worker ended a range early. False: courses may know more of the range than is left of it. */
+/* Handles that a worker ended range x early, at `end`. False: a course may depend on elements after that. */
 static bool placement_shorten(struct remote *r, struct known_range *x, uint64_t end)
 {
     bool all = true;
@@ -30,14 +31,16 @@ static bool placement_shorten(struct remote *r, struct known_range *x, uint64_t 
     return true;
 }
 
-/* Sets *ret to the range with these bounds, which replaces those that it overlaps. what: for the error. */
+/* Sets *ret to the range with these bounds. If it is new, it replaces the ranges that it overlaps. what: for
+ * the error message. */
 static int placement_range(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end, const char *what,
                            struct known_range **ret, struct cw_error *err)
 {
     if (begin >= end)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a range of epoch %llu from %llu to %llu came: expected one with positions",
-                            (unsigned long long)epoch, (unsigned long long)begin, (unsigned long long)end);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "an empty range of epoch %llu came, from position %llu to %llu: expected at least one position",
+            (unsigned long long)epoch, (unsigned long long)begin, (unsigned long long)end);
     struct range_table *t = &r->ranges;
     struct known_range *x = cw_range_table_find(t, epoch, begin);
     bool here = x && x->begin == begin, early = here && !x->reported && end < x->end;
@@ -74,7 +77,8 @@ int cw_placement_set(struct remote *r, const Cachew__Placement *m, struct cw_err
     return 0;
 }
 
-/* A worker reports the ranges that it ran itself, the dispatcher those behind the cursor that it has. */
+/* Whether a report is used. A worker's report is used if the known range has the same bounds; a report of the
+ * dispatcher if the range ends after the cursor that was sent last. */
 static bool placement_report_counts(const struct remote *r, const Cachew__Report *m, bool by_worker)
 {
     const struct known_range *x = cw_range_table_find(&r->ranges, m->epoch, m->begin);
@@ -89,18 +93,18 @@ int cw_placement_report(struct remote *r, const Cachew__Report *m, bool by_worke
     uint64_t elements = 0;
     if (m->begin < m->end && !placement_report_counts(r, m, by_worker))
         return 0;
-    int status = placement_range(r, m->epoch, m->begin, m->end, "what a range gave", &x, err);
+    int status = placement_range(r, m->epoch, m->begin, m->end, "the report of a range", &x, err);
     if (status < 0)
         return status;
     for (size_t k = 0; k < m->n_elements; k++)
         elements += m->elements[k];
     if (x->reported && (x->n_batches != m->n_batches || x->elements != elements)) {
-        /* another connection would bring the same report */
-        cw_remote_fail_text(
-            r, CW_E_DATA,
-            "positions %llu to %llu of epoch %llu gave other elements when they were run again: "
-            "an operator of the pipeline is not deterministic",
-            (unsigned long long)m->begin, (unsigned long long)m->end - 1, (unsigned long long)m->epoch);
+        /* an error of the connection would not help: the next one would bring the same report */
+        cw_remote_fail_text(r, CW_E_DATA,
+                            "positions %llu to %llu of epoch %llu gave other elements when they were "
+                            "computed again: an operator of the pipeline is not deterministic",
+                            (unsigned long long)m->begin, (unsigned long long)m->end - 1,
+                            (unsigned long long)m->epoch);
         return 0;
     }
     x->reported = true;
@@ -122,7 +126,8 @@ struct epoch_position cw_placement_cursor(const struct remote *r)
     struct epoch_position at = {.epoch = r->from.epoch, .position = r->from.entry.position};
     if (r->job.compiled->sequential)
         at.position = 0;
-    /* The iterator's course may need no range before its own position, which is behind the entry. */
+    /* The iterator's course, if there is one, knows better than the cursor's entry from which position it
+     * needs ranges. */
     CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         if (c->placed && c->view->main && c->epoch == at.epoch)
             at.position = UINT64_MAX;

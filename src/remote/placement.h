@@ -1,7 +1,6 @@
-/*
- * What dispatcher and workers say about ranges, and how far this client needs them. It keeps the table of
- * ranges, and tells courses and fetches what changed. The mutex is held throughout.
- */
+/* Handles what the dispatcher and workers say about ranges: updates the table of ranges, and tells courses
+ * and fetches what changed. Also computes the cursor: the first position that this client still needs. The
+ * mutex must be held in all functions. */
 #pragma once
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
@@ -9,14 +8,14 @@
 
 struct remote;
 
-/* The dispatcher says which worker has a range. */
+/* Handles a Placement: the dispatcher says which worker has a range. */
 int cw_placement_set(struct remote *r, const Cachew__Placement *m, struct cw_error *err) _must_check_;
-/* A range is over, and left so many elements. by_worker: a worker says so; its report counts only for a range
- * with the bounds that are known. */
+/* Handles a report: a range is over, with these numbers of batches and elements. by_worker: a worker sent it,
+ * not the dispatcher; then it is used only if the known range has the same bounds. */
 int cw_placement_report(struct remote *r, const Cachew__Report *m, bool by_worker,
                         struct cw_error *err) _must_check_;
 
 /* Returns the first position that this client may still request. */
 struct epoch_position cw_placement_cursor(const struct remote *r);
-/* Whether the cursor lies in a later range than the dispatcher was told. */
+/* Whether the cursor is in a later range than the one that was last sent to the dispatcher. */
 bool cw_placement_cursor_moved(const struct remote *r);

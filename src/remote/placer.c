@@ -37,7 +37,7 @@ static void placer_range_deinit(struct placer_range *x)
     free(x->before);
 }
 
-/* Forgets the ranges from number `from` on. */
+/* Frees the ranges from index `from` on. */
 static void placer_forget_ranges(struct cw_placer *w, size_t from)
 {
     for (size_t i = from; i < w->n_ranges; i++)
@@ -82,7 +82,7 @@ int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
     return 0;
 }
 
-/* Returns where range i begins, which may be the one that comes next. */
+/* Returns the begin of range i; i may be n_ranges, the range that is added next. */
 static uint64_t placer_begin(const struct cw_placer *w, size_t i)
 {
     return i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
@@ -90,20 +90,21 @@ static uint64_t placer_begin(const struct cw_placer *w, size_t i)
 
 /* ---- the plan ---- */
 
-/* Returns the number of elements of a key before range i. The plan has come to that range, or past it. */
+/* Returns the number of elements of a key before range i. The plan must have reached that range. */
 static uint64_t placer_before(const struct cw_placer *w, size_t i, unsigned key)
 {
     return i < w->n_ranges ? w->ranges[i].before[key] : w->seen[key];
 }
 
-/* Returns the index of the range with an element of a key, among ranges that the plan has come to, or past;
- * one more where the element's range is still to come. */
+/* Returns the index of the range that contains an element of a key, among the ranges that the plan has
+ * reached; w->at + 1 if the element is in a later range. */
 static size_t placer_range_of(const struct cw_placer *w, unsigned key, uint64_t element)
 {
     return CW_FIRST(i, 1, w->at + 1, placer_before(w, i, key) > element) - 1;
 }
 
-/* Drops planned batches with elements at or behind limit[key]. Returns how many batches are left. */
+/* Drops the planned batches that have elements from number limit[key] on. Returns how many planned batches
+ * are left. */
 static size_t placer_drop_behind(struct cw_placer *w, const uint64_t *limit)
 {
     struct cw_placer_batch **at = &w->batches;
@@ -146,7 +147,7 @@ uint64_t cw_placer_planned(const struct cw_placer *w, const struct placer_range 
                                                                           : 0;
 }
 
-/* Makes a batch of the next n elements of a key that are in no batch yet. */
+/* Plans a batch of the next n elements of a key that are in no batch yet. */
 static int placer_add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret,
                             struct cw_error *err)
 {
@@ -173,7 +174,8 @@ static int placer_add_batch(struct cw_placer *w, unsigned key, uint64_t n, const
     return 0;
 }
 
-/* One key: returns the size of the next batch, if ranges have as many elements; 0: the epoch ends before. */
+/* One key: returns the size of the next batch, assuming that ranges have enough elements; 0: `take` ends the
+ * epoch before. */
 static uint64_t placer_next_size(const struct cw_placer *w)
 {
     uint64_t n = CW_MIN(w->sizes[0], w->take - w->planned[0]);
@@ -185,7 +187,7 @@ static bool placer_took_all(const struct cw_placer *w)
     return w->n_keys == 1 && placer_next_size(w) == 0;
 }
 
-/* Plans with the elements of a range from the plan's place on. 0: they completed a batch; 1: they did not. */
+/* Continues the plan with the elements of a range. 0: they completed a batch; 1: they did not. */
 static int placer_plan_range(struct cw_placer *w, struct placer_range *range,
                              const struct cw_placer_batch **ret, struct cw_error *err)
 {
@@ -238,7 +240,7 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
     return 1;
 }
 
-/* Returns the first element of a key that waits for a batch and was not requested. */
+/* Returns the first element of a key that is in no batch, and was not requested. */
 static uint64_t placer_first_waiting(const struct cw_placer *w, unsigned key)
 {
     return CW_MAX(w->requested[key], w->planned[key]);
@@ -275,7 +277,7 @@ bool cw_placer_over(const struct cw_placer *w)
 {
     bool over = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
     for (unsigned k = 0; k < w->n_keys && over && !w->drop_remainder; k++)
-        over = w->seen[k] <= w->planned[k]; /* less, where elements that an entry leaves out were lost */
+        over = w->seen[k] <= w->planned[k]; /* less, if elements that the entry leaves out were lost */
     return over || placer_took_all(w);
 }
 
@@ -287,7 +289,7 @@ bool cw_placer_certain(const struct cw_placer *w)
 
 /* ---- batches that were taken ---- */
 
-/* Returns the index of the first range that may have an element in no batch that was taken. */
+/* Returns the index of the first range that may have an element that is in no taken batch. */
 static size_t placer_first_needed(const struct cw_placer *w)
 {
     size_t least = w->at;
@@ -301,7 +303,7 @@ void cw_placer_take(struct cw_placer *w)
     w->taken[w->batches->key] += w->batches->n;
     placer_free_first_batch(w);
     size_t n = placer_first_needed(w);
-    if (n == w->n_ranges && n) /* the last range stays: the placer's position is its end */
+    if (n == w->n_ranges && n) /* the last range stays, because the placer's position is its end */
         n--;
     for (size_t i = 0; i < n; i++)
         placer_range_deinit(&w->ranges[i]);
@@ -360,7 +362,7 @@ bool cw_placer_cut(struct cw_placer *w, uint64_t position)
         w->at = i;
         w->element = 0;
     }
-    if (i == 0 && w->n_ranges) /* the placer goes on here when no range is left */
+    if (i == 0 && w->n_ranges) /* without ranges, the placer continues from w->begin */
         w->begin = w->ranges[0].begin;
     placer_forget_ranges(w, i);
     return true;

@@ -1,4 +1,5 @@
-/* The producer of a job, as the iterator sees it: its life, and the table of its functions. */
+/* The producer of a job: makes and frees it, and the table of its functions for the iterator
+ * (order/producer.h). */
 #pragma once
 #include "remote/remote.h"
 
@@ -6,9 +7,10 @@ struct remote;
 
 extern const struct cw_producer_ops cw_remote_ops;
 
-/* Makes the job of o, where state (may be NULL) says how far it is. Nothing runs yet. */
+/* Makes the client of the job that o describes. state: the saved state to continue from; may be NULL. Starts
+ * no thread yet. */
 int cw_remote_new(const struct cw_compiled *compiled, const struct cw_remote_options *o,
                   const struct cw_iterator_options *io, const json_t *state, struct remote **ret,
                   struct cw_error *err) _must_check_;
-/* Ends its thread and connections, and frees it. */
+/* Stops the loop's thread, closes the connections, and frees r. */
 void cw_remote_free(struct remote *r);

@@ -4,9 +4,9 @@
 
 #include "base/array.h"
 
-#define MAX_RANGES ((size_t)1 << 22) /* a dispatcher that names more of them is broken */
+#define MAX_RANGES ((size_t)1 << 22) /* a dispatcher that names more ranges is faulty */
 
-/* Returns the index of the first range that ends behind a position. */
+/* Returns the index of the first range that ends after a position. */
 static size_t range_table_index(const struct range_table *t, uint64_t epoch, uint64_t position)
 {
     const struct known_range *x = t->list;

@@ -16,7 +16,7 @@
 
 /* ---- the job's life ---- */
 
-/* Replaces all texts of the caller by copies, or by NULL where there is no memory. */
+/* Replaces the caller's texts by copies. A text that can't be copied, for lack of memory, becomes NULL. */
 static int options_copy_texts(struct cw_remote_options *o, struct cw_error *err)
 {
     const char **texts[] = {&o->service, &o->job, &o->token, &o->base_dir, &o->pipeline};
@@ -43,7 +43,7 @@ void cw_remote_free(struct remote *r)
     if (r->loop.timer)
         cw_timer_free(CW_STEAL(r->loop.timer));
     if (r->loop.loop)
-        cw_loop_free(r->loop.loop); /* connections that were not over end now */
+        cw_loop_free(r->loop.loop); /* remaining connections end now */
     CW_LIST_EACH_OF (l, struct link, in_list, &r->links)
         cw_link_free(l);
     for (struct shm_loan *l = r->released; l; l = l->next)
@@ -73,8 +73,8 @@ static int job_init(struct remote_job *job, const struct cw_compiled *c, const s
         .options = *o,
         .n_keys = n_keys,
         .own_ranges = own_ranges,
-        /* An epoch that is one range comes from its front to its end. Where batches follow from what ranges
-         * leave, a range that is lost changes those behind it: none of them may be handed out before. */
+        /* A sequential epoch has only one order. In a placed pipeline with at-most-once, a lost range changes
+         * later batches, so none of them may be handed out before. */
         .unordered = o->unordered && !c->sequential && !(o->at_most_once && n_keys),
         .n_cpus = cw_cpu_budget()};
     struct cw_remote_options *own = &job->options;
@@ -105,7 +105,8 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
                        const struct cw_iterator_options *io, const json_t *state, struct cw_error *err)
 {
     int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err),
-        job_status = job_init(&r->job, c, o, io->own_ranges, err); /* in any case: it is freed */
+        job_status = job_init(&r->job, c, o, io->own_ranges,
+                              err); /* also after an error, because job is freed in any case */
     if (status < 0 || job_status < 0)
         return CW_MIN(status, job_status);
     if (!(r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops))))
@@ -216,7 +217,8 @@ static void remote_set_left(struct remote *r)
         r->run.phase = REMOTE_LEFT;
 }
 
-/* What arrived and was not taken is returned to its workers; the loop's thread says goodbye. */
+/* Drops batches that arrived and were not taken. The loop's thread returns them to their workers, and sends
+ * Detach. */
 static void remote_leave(struct cw_producer *base)
 {
     struct remote *r = remote_of(base);
@@ -238,7 +240,8 @@ static void remote_profile(struct cw_producer *base, struct cw_profile *ret)
     *ret = (struct cw_profile){.ops = ops,
                                .n_ops = n,
                                .wait_ns = r->waiting.total_ns,
-                               .run_ns = cw_now_ns() - r->loop.started_ns}; /* no threads here compute */
+                               .run_ns = cw_now_ns() -
+                                         r->loop.started_ns}; /* no threads of this process compute */
 }
 
 uint64_t cw_remote_lost(const struct cw_producer *p)
@@ -285,7 +288,7 @@ static struct cw_producer *remote_free(struct cw_producer *base)
     struct view *v = view_of(base);
     struct remote *r = v->remote;
     CW_WITH (&r->mutex) {
-        if (v->main) /* nothing more is planned */
+        if (v->main) /* so that nothing more is planned */
             remote_set_left(r);
         CW_LIST_EACH_OF (c, struct course, link, &r->courses)
             if (c->view == v)

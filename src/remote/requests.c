@@ -4,20 +4,24 @@
 #include "remote/internal.h"
 #include "remote/placement.h"
 
-#define MAX_FETCHES ((size_t)1024) /* to plan ahead: a quarter of what a worker takes (CW_MAX_CREDITS) */
-/* A worker may not have a range yet that it has according to the dispatcher: as a rule, the lease is on its
- * way. It is asked again after this time, twice this time, four times this time ... */
+/* no more batches are planned ahead with this many fetches: a quarter of CW_MAX_CREDITS */
+#define MAX_FETCHES ((size_t)1024)
+/* If a worker answers NotHere, usually its lease is still on the way to it. The request is sent again after
+ * RETRY_NS, doubled with each NotHere for the range, RETRY_DOUBLINGS times. */
 #define RETRY_NS UINT64_C(1000000)
 #define RETRY_DOUBLINGS 6u
-#define NOT_HERE_REPORTED 80 /* NotHere answers in a row, some 5 s, after which the dispatcher is told */
+#define NOT_HERE_REPORTED \
+    80 /* after this many NotHere answers in a row (about 5 s) the dispatcher is told \
+        */
 
 /* Whether more batches of a course may be planned now. */
 static bool course_may_plan(const struct course *c)
 {
     const struct remote *r = c->view->remote;
     size_t window = cw_window_size(&r->window);
-    uint64_t limit = c->view->main ? c->g + window * c->view->world_size
-                                   : c->wanted + 1; /* 0 while none is wanted */
+    uint64_t limit = c->view->main
+                         ? c->g + window * c->view->world_size
+                         : c->wanted + 1; /* wanted is UINT64_MAX while no batch is wanted: the limit is 0 */
     return r->window.n_outstanding < window && r->fetches.n < MAX_FETCHES && c->planned < limit;
 }
 
@@ -26,10 +30,10 @@ static void requests_plan(struct remote *r)
     struct cw_error err = {0};
     CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         while (cw_course_plan(c, course_may_plan(c) ? c->planned + 1 : 0, &err) == 0 && course_may_plan(c))
-            ; /* an error comes again when the consumer wants the batch */
+            ; /* an error is ignored here: it comes again when the consumer wants the batch */
 }
 
-/* Whether the next fetch goes into the same request: the batch that follows, in the same range. */
+/* Whether the next fetch can be part of the same request: it is for the next batch, in the same range. */
 static bool request_takes(const struct fetch *f, const struct fetch *next, const struct link *l,
                           const struct known_range *x)
 {
@@ -38,8 +42,8 @@ static bool request_takes(const struct fetch *f, const struct fetch *next, const
            (next->link != l || next->requested_begin != x->begin);
 }
 
-/* Sends one request, for a fetch and the batches that follow it. False: sending failed, and the connection
- * ends. */
+/* Sends one request, for a fetch and the fetches after it that can be part of it. False: sending failed, and
+ * the connection ends. */
 static bool request_send(struct remote *r, struct link *l, const struct known_range *x, struct fetch *f,
                          uint64_t now)
 {
@@ -76,9 +80,9 @@ void cw_requests_send(struct remote *r)
     requests_plan(r);
     r->fetches.changed = false;
     if (r->dispatcher.state == DISPATCHER_ATTACHED &&
-        cw_placement_cursor_moved(r)) /* workers may wait for it */
+        cw_placement_cursor_moved(r)) /* workers may wait until the dispatcher gets the new cursor */
         cw_remote_wake(r);
-    /* the second half of one that is cut here comes next */
+    /* if a fetch is cut here, its second part is the next in the list */
     for (struct fetch *f = NULL; (f = cw_fetch_next(r, f));) {
         bool batches = f->what == CACHEW__WHAT__WHAT_BATCHES;
         const struct known_range *x = f->state == FETCH_WANTED && !f->lost
@@ -93,12 +97,12 @@ void cw_requests_send(struct remote *r)
         struct link *l = cw_link_usable(r, x->worker);
         if (!l || (batches && f->begin + f->n > x->end && !cw_fetch_cut(r, f, x->end)))
             continue;
-        /* The range was another worker's for a while, and this one still has the request: it would compute a
-         * second one, too. */
+        /* Another worker had the range for a while, and this worker still has the earlier request: a second
+         * request would be computed, too. */
         if (f->link == l && f->requested_begin == x->begin)
             f->state = FETCH_REQUESTED;
         else if (!request_send(r, l, x, f, now))
-            return; /* the connection ends: its requests are made again */
+            return; /* the connection ends, and its requests are sent again later */
     }
 }
 

@@ -8,9 +8,10 @@
 struct link;
 struct remote;
 
-/* Plans ahead as far as the window goes, and sends requests for all that is wanted and can be sent. */
+/* Plans ahead as far as the window allows, and sends requests for all wanted fetches whose worker is known
+ * and can be reached. */
 void cw_requests_send(struct remote *r);
-/* A worker did not have the range that begins there, or had another one, when a request came: what that
- * request was for is requested again after a while. */
+/* Call when a worker did not have the range of a request, or has a range with other bounds there: the
+ * request's fetches are requested again after a while. request: the request's id. */
 void cw_requests_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch,
                           uint64_t begin);

@@ -13,7 +13,7 @@ void cw_remote_wake_at(struct remote *r, uint64_t when_ns)
 {
     struct remote_loop *l = &r->loop;
     uint64_t now = cw_now_ns();
-    if (!l->timer) /* connections that end with the loop */
+    if (!l->timer) /* no timer: the loop is being freed, and its last connections close */
         return;
     if (l->timer_ns && l->timer_ns <= when_ns && l->timer_ns > now)
         return;
@@ -28,7 +28,7 @@ void cw_remote_end_if_done(struct remote *r)
         return;
     if ((l->n_conns == 0 && r->dispatcher.state == DISPATCHER_PARTED) || cw_now_ns() >= l->goodbye_ns)
         cw_loop_stop(l->loop);
-    else /* the timer may have been set for something else, before that */
+    else /* the timer may be set for something else that comes first */
         cw_remote_wake_at(r, l->goodbye_ns);
 }
 

@@ -8,7 +8,7 @@
 
 /* ---- slots ---- */
 
-/* Returns the error that a part of a batch came as; NULL: none did. */
+/* Returns the error of a fetch of the slot that failed; NULL: none failed. */
 static const struct cw_error *slot_failure(const struct slot *s)
 {
     for (const struct fetch *f = s->fetches; f; f = f->sibling)
@@ -17,8 +17,8 @@ static const struct cw_error *slot_failure(const struct slot *s)
     return NULL;
 }
 
-/* Whether a batch can be handed out at once: all of it is here, and operators on batches were applied, or
- * failed. */
+/* Whether a batch can be handed out at once: all of it has arrived, and operators on batches were applied to
+ * it, or failed. */
 static bool slot_ready(const struct course *c, const struct slot *s)
 {
     unsigned n_ops = c->view->base.compiled->n_batch_ops;
@@ -28,7 +28,7 @@ static bool slot_ready(const struct course *c, const struct slot *s)
            (s->joined && (s->joined->error || s->joined->n_applied == n_ops));
 }
 
-/* Whether a part of a batch is lost; its range is then counted. */
+/* Whether a part of a batch is lost. If so, counts its range as lost. */
 static bool slot_lost(struct remote *r, const struct slot *s)
 {
     const struct fetch *f = s->fetches;
@@ -46,7 +46,9 @@ static void slot_remove(struct course *c, struct slot *s)
     CW_UNLINK(c->slots, s);
     cw_slot_free(r, s);
     size_t window = cw_window_size(&r->window), n = r->window.n_outstanding;
-    if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several requests at a time */
+    if (n <= window / 2 &&
+        (window < 8 ||
+         n % 4 == 0)) /* wake the loop only now and then, so that it sends several requests together */
         cw_remote_wake(r);
 }
 
@@ -61,8 +63,8 @@ static void slot_trace(struct remote *r, const struct fetch *first)
     }
 }
 
-/* Moves a batch, all of which is here, from its slot to *a. 3: it was joined, and the mutex released for
- * that. */
+/* Moves a batch that has arrived from its slot to *a. 0: done. 3: the batch was only joined, and the mutex
+ * was released for that; call again. */
 static int slot_take(struct course *c, struct slot *s, struct cw_assembly **a, struct cw_error *err)
 {
     struct remote *r = c->view->remote;
@@ -88,17 +90,17 @@ static int slot_take(struct course *c, struct slot *s, struct cw_assembly **a, s
 
 /* ---- the next batch ---- */
 
-/* Memory for the entry behind the next batch, where one is known; else *ret is NULL. It is had before the
- * batch is taken: what is taken is delivered. */
+/* ret: memory for the entry after the next batch, or NULL if that entry can't be known. It is allocated
+ * before the batch is taken, because a batch that was taken must be delivered. */
 static int course_new_entry(const struct course *c, struct cw_entry **ret, struct cw_error *err)
 {
     const struct cw_compiled *p = c->view->remote->job.compiled;
     bool known = c->placed || (p->sequential && !p->counted);
     *ret = known ? cw_entry_new(p) : NULL;
-    return known && !*ret ? cw_error_nomem(err, sizeof(**ret), "a place in an epoch") : 0;
+    return known && !*ret ? cw_error_nomem(err, sizeof(**ret), "a position in an epoch") : 0;
 }
 
-/* Moves the course past the next batch, which was taken: a->after becomes the entry behind it. */
+/* Call when the next batch was taken: advances the course, and sets a->after to the entry after the batch. */
 static void course_advance(struct course *c, struct cw_assembly *a, struct cw_entry *after)
 {
     struct remote *r = c->view->remote;
@@ -107,18 +109,18 @@ static void course_advance(struct course *c, struct cw_assembly *a, struct cw_en
     if (cw_course_owns_batch(c, c->g))
         c->handed &= ~cw_course_handed_bit(c, c->g);
     c->g++;
-    while (c->slots && c->slots->g < c->g) { /* batches that were not wanted after all */
+    while (c->slots && c->slots->g < c->g) { /* slots of batches that were not needed after all */
         struct slot *s = CW_POP(c->slots);
         s->next = NULL;
         cw_slots_free(r, s);
     }
     a->after = after;
-    if (c->placed) /* of a sequential pipeline only the number of the batch is known */
+    if (c->placed) /* in a sequential pipeline only the number of the batch is known */
         cw_placer_entry(&c->placer, after);
 }
 
-/* Whether batch c->g, which is planned and another rank's, exists. 0: it does; 2: not known yet; < 0: its
- * range failed. */
+/* Checks whether batch c->g, which is planned and belongs to another rank, exists. 0: it does; 2: not known
+ * yet; < 0: its range failed. */
 static int course_next_exists(const struct course *c, struct cw_error *err)
 {
     uint64_t n;
@@ -126,25 +128,27 @@ static int course_next_exists(const struct course *c, struct cw_error *err)
                   : !c->view->base.compiled->sequential || cw_course_count_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
-        if (s->g >= c->g && cw_slot_here(s)) /* so batch c->g exists, unless its range ended in an error */
+        if (s->g >= c->g &&
+            cw_slot_here(
+                s)) /* a later batch arrived, so batch c->g exists, unless its range ended in an error */
             return s->fetches->failure ? cw_error_copy(err, s->fetches->failure) : 0;
     return 2;
 }
 
-/* Passes batch c->g, which is another rank's. As course_take_next. */
+/* Passes batch c->g, which belongs to another rank. Returns the same as course_take_next. */
 static int course_pass_next(struct course *c, struct cw_assembly **a, struct cw_error *err)
 {
     struct cw_entry *after;
     int r = course_next_exists(c, err);
     if (r == 0 && (r = course_new_entry(c, &after, err)) == 0)
         course_advance(c, *a, after);
-    if (r == 2 && !c->slots) /* nothing behind it is wanted that would show whether it exists */
+    if (r == 2 && !c->slots) /* no later batch is wanted that would show whether it exists: request it */
         r = cw_course_add_slot(c, c->g, c->placer.batches, err) < 0 ? err->status : 2;
     return r;
 }
 
-/* Takes batch c->g, which is planned, into a; n_ahead > 0: only passes it. 0: done; 2: it is not here; 3: as
- * slot_take. */
+/* Takes batch c->g, which is planned, into *a; n_ahead > 0: only passes it. 0: done; 2: it has not arrived;
+ * 3: as in slot_take. */
 static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assembly **a, struct cw_error *err)
 {
     struct remote *r = c->view->remote;
@@ -153,7 +157,8 @@ static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assemb
     int status = 0;
     if (n_ahead > 0)
         return course_pass_next(c, a, err);
-    if (!s || s->g != c->g || !s->fetches) /* it was not known to be wanted, or a slot lacked memory */
+    if (!s || s->g != c->g ||
+        !s->fetches) /* it was not known to be wanted, or memory for its fetches was short */
         status = cw_course_add_slot(c, c->g, c->placer.batches, err);
     if (status < 0)
         return status;
@@ -175,7 +180,7 @@ static int course_take_next(struct course *c, uint64_t n_ahead, struct cw_assemb
     return status;
 }
 
-/* Takes the first batch behind number c->g that is ready. 0: done; 2: none is; 3: as slot_take. */
+/* Takes the first batch after number c->g that is ready. 0: done; 2: none is ready; 3: as in slot_take. */
 static int course_take_early(struct course *c, struct cw_assembly **a, struct cw_error *err)
 {
     for (struct slot *s = c->slots; s && cw_course_handed_bit(c, s->g); s = s->next)
@@ -193,8 +198,8 @@ static int course_take_early(struct course *c, struct cw_assembly **a, struct cw
 
 /* ---- sequencers ---- */
 
-/* Hands a batch of a course out into a. planned: what cw_course_plan returned. 0: done; 1: there are no more;
- * 2: none is here; 3: it is to be called again, after another plan. */
+/* Takes a batch of a course into *a. planned: the result of cw_course_plan. 0: done; 1: there are no more
+ * batches; 2: no batch is ready; 3: plan, and call again. */
 typedef int sequencer(struct course *c, uint64_t n_ahead, int planned, struct cw_assembly **a,
                       struct cw_error *err);
 
@@ -204,7 +209,7 @@ static int sequencer_exact(struct course *c, uint64_t n_ahead, int planned, stru
     return c->planned > c->g ? course_take_next(c, n_ahead, a, err) : planned;
 }
 
-/* Batches that are ready go before the next one while operators on batches are applied to that. */
+/* While operators on batches are applied to the next batch, later batches that are ready are taken first. */
 static int sequencer_unordered(struct course *c, uint64_t n_ahead, int planned, struct cw_assembly **a,
                                struct cw_error *err)
 {
@@ -218,7 +223,7 @@ static int sequencer_unordered(struct course *c, uint64_t n_ahead, int planned, 
 
 static sequencer *const sequencers[] = {[false] = sequencer_exact, [true] = sequencer_unordered};
 
-/* Returns where the range is that the next batch waits for. */
+/* Returns the begin of the range for which the next batch waits. */
 static struct epoch_position course_waits_at(const struct course *c)
 {
     const struct fetch *f = c->slots && c->slots->g == c->g ? c->slots->fetches : NULL;

@@ -10,8 +10,8 @@
 
 #include "base/array.h"
 
-#define MAX_REGIONS 4096     /* of one worker */
-#define SLABS_PER_RETURN 256 /* slabs that one Return message names */
+#define MAX_REGIONS 4096     /* most regions of one worker */
+#define SLABS_PER_RETURN 256 /* most slabs that one message Return names */
 
 struct shm_region {
     uint64_t id;
@@ -40,7 +40,7 @@ void cw_shm_map_unref(struct shm_map *m)
     free(m);
 }
 
-/* Returns the region with an id; NULL: the map (may be NULL) has none. */
+/* Returns the region with this id; NULL: the map has none. m may be NULL. */
 static const struct shm_region *shm_map_region(const struct shm_map *m, uint64_t id)
 {
     for (size_t i = 0; m && i < m->n_regions; i++)
@@ -49,31 +49,34 @@ static const struct shm_region *shm_map_region(const struct shm_map *m, uint64_t
     return NULL;
 }
 
-/* Maps a region. Seals and size are checked first: then the worker can't shrink the memory any more. Returns
- * as cw_shm_map_add_region. */
+/* Maps a region. Checks its seals and size first, so that the worker can't shrink the memory later. Returns
+ * the same as cw_shm_map_add_region. */
 static int shm_region_map(struct shm_region *ret, uint64_t worker, const Cachew__Region *m, const int *fds,
                           size_t n_fds, struct cw_error *err)
 {
     struct stat st;
     if (n_fds == 0) {
-        (void)cw_error_set(err, CW_E_SERVICE,
-                           "no descriptor came with it: there may be too many open files (ulimit -n)");
+        (void)cw_error_set(
+            err, CW_E_SERVICE,
+            "no file descriptor came with the memory: this process may have too many open files (ulimit -n)");
         return 1;
     }
     int seals = fcntl(fds[0], F_GET_SEALS);
     if (n_fds > 1 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fds[0], &st) < 0 ||
         (uint64_t)st.st_size < m->size || m->size == 0)
         return cw_error_set(err, CW_E_SERVICE,
-                            "worker %" PRIu64 ": region %" PRIu64 " is no sealed memory of %" PRIu64 " bytes",
+                            "worker %" PRIu64 ": expected region %" PRIu64
+                            " to be sealed shared memory of %" PRIu64 " bytes",
                             worker, m->region, m->size);
     void *data = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fds[0], 0);
     if (data == MAP_FAILED) {
         cw_error_errno(err, CW_E_SERVICE, errno,
-                       "%" PRIu64 " bytes of it can't be mapped (ulimit -v limits the address space)",
+                       "can't map %" PRIu64 " bytes of the memory (ulimit -v limits the address space)",
                        m->size);
         return 1;
     }
-    /* a child must not write to it, and gets copies of what it may read (shm_loan_fork.c) */
+    /* a forked child must not write to it, and gets copies of the batches that it may read (shm_loan_fork.c)
+     */
     (void)madvise(data, m->size, MADV_DONTFORK);
     *ret = (struct shm_region){.id = m->region, .data = data, .size = m->size};
     return 0;
@@ -84,7 +87,8 @@ int cw_shm_map_add_region(struct shm_map *m, uint64_t worker, const Cachew__Regi
 {
     if (!m || m->n_regions == MAX_REGIONS || shm_map_region(m, region->region))
         return cw_error_set(err, CW_E_SERVICE,
-                            "worker %" PRIu64 ": region %" PRIu64 " came: expected a new one, and at most %d",
+                            "worker %" PRIu64 " shared region %" PRIu64
+                            ": expected a new region, and at most %d regions",
                             worker, region->region, MAX_REGIONS);
     if (CW_ARRAY_ROOM(m->regions, m->capacity, m->n_regions + 1, "regions", err) < 0)
         return CW_E_MEMORY;
@@ -97,7 +101,7 @@ void cw_shm_map_leave(struct shm_map *m)
 {
     Cachew__Keep keep = {CW_MESSAGE(keep)};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_KEEP, .keep = &keep};
-    /* where it can't be sent, the memory is free when this process ends */
+    /* if sending fails, the worker frees the memory when this process ends */
     (void)!cw_conn_send(m->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
 }
 
@@ -179,6 +183,6 @@ void cw_shm_loans_return(struct shm_loan **list, struct shm_loan **ret_done)
             *ret_done = l;
         }
         if (map->conn && cw_conn_send(map->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
-            return; /* the connection ends */
+            return; /* sending failed, and the connection ends */
     }
 }

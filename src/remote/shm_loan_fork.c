@@ -1,9 +1,8 @@
-/*
- * Batches in shared memory when this process forks. As with memory of its own (data/slab_fork.c), a child
- * gets the batches that users have, as they are at the fork. It can't share this memory with its parent: the
- * worker writes to it again once the parent returns it. So users' loans are copied before the fork, and the
- * child finds the copies at the same addresses. Of all other loans it gets nothing (shm_loan.c).
- */
+/* Batches in shared memory when this process forks. The child gets the batches that the user has, as they are
+ * at the fork, as it does with the process's own memory (data/slab_fork.c). The child can't share this memory
+ * with its parent: the worker writes to it again once the parent has returned it. So these batches are copied
+ * before the fork, and the child finds the copies at the same addresses. Other batches do not exist in the
+ * child (shm_loan.c). */
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,13 +11,14 @@
 #include "base/thread.h"
 #include "remote/shm_loan.h"
 
-/* Taken alone. Held during a fork, so that no loan is returned meanwhile. */
+/* No other mutex is taken with it. Held during a fork, so that no loan is returned in that time. */
 static pthread_mutex_t users_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct cw_link users = {&users, &users}; /* users' loans of all jobs; guarded by users_mutex */
+static struct cw_link users = {
+    &users, &users}; /* loans whose batches users have, of all jobs; guarded by users_mutex */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-/* Returns the size of the pages that a loan's memory lies in, and sets *ret to their begin. Where pages are
- * larger than slabs (multiples of 64 KiB), other slabs may lie in them too. */
+/* Returns the size of the pages that contain a loan's memory, and sets *ret to their begin. Slabs are
+ * multiples of 64 KiB; with larger pages, other slabs may be in the same pages. */
 static size_t loan_pages(const struct cw_memory *m, uint8_t **ret)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)m->data % page;
@@ -26,8 +26,9 @@ static size_t loan_pages(const struct cw_memory *m, uint8_t **ret)
     return CW_ALIGN_UP(before + m->size, page);
 }
 
-/* Sets *ret to a copy; NULL: out of memory, and the child will not have the batch. Whole pages: the copy of
- * another batch may be moved to the same pages, and must hold this one too. */
+/* Sets *ret to a copy of the pages; NULL: out of memory, and the child will not have the batch. Whole pages
+ * are copied, because the copy of another batch may be moved to the same pages later, and must contain this
+ * batch, too. */
 static void loan_copy(struct cw_memory *m, uint8_t **ret)
 {
     uint8_t *at;
@@ -54,7 +55,7 @@ static void fork_parent(void)
     pthread_mutex_unlock(&users_mutex);
 }
 
-/* Nothing of the engine runs in the child, and no loan is returned there. */
+/* In the child no thread of the engine runs, and no loan is returned. */
 static void fork_child(void)
 {
     uint8_t *at;
@@ -68,7 +69,7 @@ static void fork_child(void)
     pthread_mutex_unlock(&users_mutex);
 }
 
-/* Fails without memory: then a child has no batches in shared memory. */
+/* If this fails for lack of memory, children have no batches in shared memory. */
 static void fork_install(void)
 {
     (void)pthread_atfork(fork_prepare, fork_parent, fork_child);

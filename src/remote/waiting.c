@@ -10,12 +10,12 @@
 #include "base/thread.h"
 #include "remote/internal.h"
 
-/* The user is told what is waited for after this time, and then each time the wait has doubled, or this much
- * has been added. A worker that computes gets longer before the first note. */
+/* The user gets a note after a wait of NOTE_FIRST_NS, and then whenever the wait has doubled, at least every
+ * NOTE_MAX_NS. If a worker is computing what is waited for, the first note comes after NOTE_COMPUTES_NS. */
 #define NOTE_FIRST_NS UINT64_C(5000000000)
 #define NOTE_MAX_NS UINT64_C(600000000000)
 #define NOTE_COMPUTES_NS UINT64_C(30000000000)
-/* A job that was paused gets this time to compute what it could not compute, whatever the deadline is. */
+/* After a pause, a job has this time to catch up, whatever the deadline is. */
 #define RESUMED_NS UINT64_C(5000000000)
 
 static uint64_t waiting_worker(const struct remote *r, const struct epoch_position *at)
@@ -24,8 +24,8 @@ static uint64_t waiting_worker(const struct remote *r, const struct epoch_positi
     return x ? x->worker : 0;
 }
 
-/* Writes for people what keeps the range at a position (NULL: the job) from answering. Where a worker has the
- * range, that includes what keeps the job. Returns whether the worker just takes long. Mutex held. */
+/* Writes a text that says why the range at a position (at NULL: the whole job) makes no progress. Returns
+ * whether the only reason is that a worker is still computing. The mutex must be held. */
 static bool waiting_describe(const struct remote *r, const struct epoch_position *at, char *buf, size_t size)
 {
     const struct waiting *w = &r->waiting;
@@ -34,21 +34,23 @@ static bool waiting_describe(const struct remote *r, const struct epoch_position
     const struct link *l = worker ? cw_link_find(r, worker) : NULL;
     bool held = w->paused || (*w->held && !worker);
     if (down->status)
-        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->job.options.service,
+        snprintf(buf, size, "the dispatcher at %s can't be reached (%.200s)", r->job.options.service,
                  down->message);
     else if (held)
         snprintf(buf, size, "%s", w->held);
     else if (!at)
-        snprintf(buf, size, "the dispatcher has not answered yet");
+        snprintf(buf, size, "the dispatcher has not answered Attach yet");
     else if (!worker)
-        snprintf(buf, size, "no worker has it yet%s", w->lagging);
+        snprintf(buf, size, "no worker has a lease of that position yet%s", w->lagging);
     else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", worker);
+        snprintf(buf, size, "worker %" PRIu64 " has the lease of that position, but its address is not known",
+                 worker);
     else if (l->why.status)
-        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", worker,
+        snprintf(buf, size,
+                 "worker %" PRIu64 " has the lease of that position, but can't be reached (%.200s)", worker,
                  l->why.message);
     else
-        snprintf(buf, size, "worker %" PRIu64 " computes it", worker);
+        snprintf(buf, size, "worker %" PRIu64 " is computing that position", worker);
     if (*w->held && !down->status && !held)
         snprintf(buf + strlen(buf), size - strlen(buf), "; %s", w->held);
     return l && !l->why.status && !down->status && !*w->held;
@@ -62,7 +64,7 @@ static void waiting_name(const struct epoch_position *at, const char *what, char
         snprintf(buf, size, "%s", what);
 }
 
-/* Tells the user. Mutex held, but released during the user's callback. */
+/* Sends the user a note. The mutex must be held; it is released during the user's callback. */
 static void waiting_note(struct remote *r, const struct epoch_position *at, const char *what)
 {
     char text[1400], why[1000], name[160];
@@ -74,8 +76,8 @@ static void waiting_note(struct remote *r, const struct epoch_position *at, cons
     }
     w->note_ns = CW_MIN(2 * w->this_ns, w->this_ns + NOTE_MAX_NS);
     waiting_name(at, what, name, sizeof(name));
-    snprintf(text, sizeof(text), "job %s waits for %s since %.0f s: %s", r->job.options.job, name,
-             (double)w->this_ns / 1e9, why);
+    snprintf(text, sizeof(text), "job %s has waited %.0f s for %s: %s", r->job.options.job,
+             (double)w->this_ns / 1e9, name, why);
     pthread_mutex_unlock(&r->mutex);
     r->job.options.note(r->job.options.note_arg, text);
     pthread_mutex_lock(&r->mutex);
@@ -83,7 +85,8 @@ static void waiting_note(struct remote *r, const struct epoch_position *at, cons
 
 void cw_waiting_done(struct waiting *w)
 {
-    if (w->this_ns < NOTE_FIRST_NS) /* else the next wait may be as long: not each is told after 5 s */
+    if (w->this_ns < NOTE_FIRST_NS) /* after a long wait, the next one may be as long: then do not send a note
+                                       after 5 s each time */
         w->note_ns = 0;
     w->this_ns = 0;
 }
@@ -127,8 +130,8 @@ static int waiting_late(const struct remote *r, const struct epoch_position *at,
     return status;
 }
 
-/* Waits until the deadline (0: without limit), or until it is time for a note. Returns ETIMEDOUT at the
- * deadline. */
+/* Waits until something changes, the deadline (0: none) passes, or it is time for a note. Returns ETIMEDOUT
+ * at the deadline, else 0. */
 static int waiting_sleep(struct remote *r, uint64_t deadline_ns)
 {
     struct waiting *w = &r->waiting;

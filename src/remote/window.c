@@ -2,15 +2,16 @@
 
 #include "base/macro.h"
 
-/* Bytes of outstanding batches, and the least and largest number of them. A shm_loan takes no memory of this
- * process and costs the same whatever its size. With loans it takes more than two batches to keep client and
- * worker from waiting for each other. */
+/* Limits of the window: the bytes of outstanding batches, their least and their largest number. Batches in
+ * shared memory (loans) use no memory of this process, and sending one costs the same whatever its size, so
+ * more bytes are allowed. With loans, two batches are too few: client and worker would wait for each other.
+ */
 #define BYTES ((size_t)64 << 20)
 #define LOAN_BYTES ((size_t)256 << 20)
 #define LEAST 2
 #define LOAN_LEAST 4
 #define MOST 64
-#define FIRST 4 /* until a batch arrived */
+#define FIRST 4 /* number until the first batch has arrived */
 
 static size_t window_bytes(const struct window *w)
 {
@@ -44,8 +45,9 @@ void cw_window_received(struct window *w, size_t bytes, bool shm_loan)
         .chosen = (double)now,
         .why = now == by_bytes ? "this many batches fill the memory for outstanding batches"
                : now == MOST
-                   ? "more would not keep a worker busier"
-                   : "batches are large, and a worker needs the next request before a batch is taken",
+                   ? "this is the largest number; more outstanding batches would not keep a worker busier"
+                   : "batches are large: this is the least number with which a worker has its next request "
+                     "before the client takes the current batch",
     };
     cw_tuned_add(&w->tuned, &t);
 }

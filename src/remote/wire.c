@@ -8,7 +8,7 @@
 #include "ops/table.h"
 
 #define COMPONENT_ALIGN 64
-#define ID_BYTES 32 /* of a record id in a message: as in memory, then zeros */
+#define ID_BYTES 32 /* bytes of a record id in a message: ID_USED bytes as in memory, then zeros */
 #define ID_USED 28
 _Static_assert(offsetof(struct cw_record_id, row) == 8 && offsetof(struct cw_record_id, pass) == 16 &&
                    offsetof(struct cw_record_id, leaf) == 20 && offsetof(struct cw_record_id, flags) == 22 &&
@@ -31,18 +31,21 @@ static int wire_read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct 
                          struct cw_record_id *ret, struct cw_error *err)
 {
     if (m->len != n * ID_BYTES)
-        return cw_error_set(err, CW_E_SERVICE, "%llu record ids came in %zu bytes", (unsigned long long)n,
-                            m->len);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the ids of %llu records came in %zu bytes, which is not 32 bytes each",
+                            (unsigned long long)n, m->len);
     for (uint64_t i = 0; i < n; i++) {
         memcpy(&ret[i], m->data + i * ID_BYTES, ID_USED);
         if (ret[i].leaf >= c->n_programs)
-            return cw_error_set(err, CW_E_SERVICE, "a record id names source %u of %u", (unsigned)ret[i].leaf,
-                                c->n_programs);
+            return cw_error_set(
+                err, CW_E_SERVICE,
+                "a record id names source %u: expected less than %u, the pipeline's number of sources",
+                (unsigned)ret[i].leaf, c->n_programs);
     }
     return 0;
 }
 
-/* The same into memory of their own. *ret is the caller's, also on errors. */
+/* Reads n ids into new memory. The caller owns *ret, also after an error. */
 static int wire_copy_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c,
                          struct cw_record_id **ret, struct cw_error *err)
 {
@@ -60,7 +63,7 @@ static size_t quarantined_count(const struct cw_quarantined *q)
     return n;
 }
 
-/* What a message has of the records of a batch or a part. */
+/* The fields of a message that describe the records of a batch or a part. */
 struct wire_records {
     ProtobufCBinaryData ids;
     Cachew__Quarantined **quarantined;
@@ -100,7 +103,7 @@ static struct wire_records wire_write_records(const struct cw_record_id *ids, ui
         .ids = {.data = at, .len = n * ID_BYTES}, .quarantined = list, .n_quarantined = n_quarantined};
 }
 
-/* Adds a record of a message at the front of a list. */
+/* Reads one skipped or replaced record, and adds it at the front of a list. */
 static int wire_read_record(const Cachew__Quarantined *m, const struct cw_compiled *c,
                             struct cw_quarantined **list, struct cw_error *err)
 {
@@ -113,7 +116,7 @@ static int wire_read_record(const Cachew__Quarantined *m, const struct cw_compil
         free(q);
         return r;
     }
-    const struct cw_op_desc *op = cw_op_find(cw_ops(), m->op); /* its name is a constant */
+    const struct cw_op_desc *op = cw_op_find(cw_ops(), m->op); /* use the constant name of the operator */
     q->op = op ? op->name : "";
     q->note = m->action == 2;
     q->replaced = m->action == 1;
@@ -140,7 +143,7 @@ static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const 
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs,
                         struct cw_wire_batch *ret, struct cw_error *err)
 {
-    struct tail { /* that the message points to */
+    struct tail { /* what the message points to */
         Cachew__Component components[CW_MAX_COMPONENTS], *component_list[CW_MAX_COMPONENTS];
         int64_t dims[CW_MAX_COMPONENTS][CW_MAX_NDIM + 1];
         struct iovec pieces[4 * CW_MAX_COMPONENTS];
@@ -178,7 +181,7 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
             if (in_slabs) {
                 const struct cw_slab *s = b->slabs[0];
                 bool second = !(s && data >= s->data && data < s->data + s->size);
-                o->slab = second && s; /* slabs that are NULL are not counted */
+                o->slab = second && s; /* messages number slabs without those that are NULL */
                 places[i] = (size_t)(data - b->slabs[second]->data);
                 continue;
             }
@@ -202,7 +205,7 @@ static bool memory_holds(const struct cw_memory *m, uint64_t offset, uint64_t si
     return offset <= m->size && size <= m->size - offset;
 }
 
-/* Reads a component, and checks that it is what the pipeline makes and lies in its memory. */
+/* Reads a component, and checks that it has the pipeline's name, type and shape, and lies in its memory. */
 static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *from,
                                const struct cw_component *expected, const struct cw_memory memory[2],
                                struct cw_batch_component *ret, struct cw_error *err)
@@ -219,7 +222,7 @@ static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *
     *ret = (struct cw_batch_component){
         .name = expected->name, .dtype = type->dtype, .ndim = (int)from->n_dims, .size = from->size};
     for (size_t d = 0; good && d < from->n_dims; d++) {
-        bool element = d >= lead; /* a dimension of one element */
+        bool element = d >= lead; /* a dimension of an element, not of the batch */
         good = from->dims[d] >= 0 && !__builtin_mul_overflow(size, (uint64_t)from->dims[d], &size);
         if (good && element && m->n && type->ndim >= 0 && type->dims[d - lead] != CW_VARIES)
             good = from->dims[d] == type->dims[d - lead];
@@ -243,8 +246,8 @@ static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *
     }
     return good ? 0
                 : cw_error_set(err, CW_E_SERVICE,
-                               "component \"%.80s\" of a batch is not what the pipeline makes, or lies "
-                               "outside its memory",
+                               "component \"%.80s\" of a batch differs from the pipeline's output in name, "
+                               "type or shape, or lies outside the batch's memory",
                                from->name);
 }
 
@@ -255,7 +258,9 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
     const struct cw_component *expected = cw_delivered(c, &n);
     bool leading = c->batcher || m->n == 0;
     if (m->n_components != n || m->leading != leading || (!leading && m->n != 1))
-        return cw_error_set(err, CW_E_SERVICE, "a batch of %u elements came with %zu components: expected %u",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a batch of %u elements came with %zu components: expected %u components, and "
+                            "one element in a batch without a leading dimension",
                             m->n, m->n_components, n);
     struct cw_batch_component *components = calloc(CW_MAX(n, 1), sizeof(*components));
     struct cw_record_id *ids = NULL;

@@ -58,5 +58,5 @@ def test_a_function_that_is_too_large_for_a_service_is_refused_with_a_way_out():
     ds = Dataset.range(4).map(
         lambda e: {"value": e["value"] + int(table[0])}, outputs={"value": "int64"}, version="1"
     )
-    with pytest.raises(cachew.PipelineError, match=r"a service takes at most 33554432; .* loads from a file"):
+    with pytest.raises(cachew.PipelineError, match=r"a service accepts at most 33554432; .* from a file"):
         ds.distribute("127.0.0.1:9")  # nobody is asked

@@ -127,7 +127,7 @@ def test_a_wait_for_a_function_may_end_and_go_on(opened, where, options):
     for _ in range(3):
         with pytest.raises(
             cachew.DeadlineError,
-            match="what map_batches makes of the next batch did not come before the deadline",
+            match="the next batch from map_batches did not come before the deadline",
         ):
             it.next(timeout_s=0.05)
     assert it.state_dict() == state

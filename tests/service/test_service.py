@@ -450,7 +450,7 @@ def test_nothing_is_said_before_an_attachment_is_answered(bench):
     bench.cluster.dispatcher.kill9()
     bench.cluster.start_dispatcher(state_dir=False)
     r.go()
-    until_said(r.process, "job job waits for ")  # after 5 s, in which it could have said something
+    until_said(r.process, "job job has waited ")  # after 5 s, in which it could have said something
     assert "before Attached" not in bench.cluster.dispatcher.err_path.read_text()
     bench.cluster.workers["w0"].cont()
     r.finish()

@@ -22,7 +22,7 @@ def until_noted(process, text, seconds):
     def noted():
         return any(
             int(since) > seconds
-            for since in re.findall(rf"since (\d+) s: {re.escape(text)}", process.said(100000))
+            for since in re.findall(rf"waited (\d+) s for [^:]*: {re.escape(text)}", process.said(100000))
         )
 
     deadline = Deadline(HANG_S)
@@ -54,7 +54,7 @@ def resumed(bench, job):
 def test_a_dispatcher_that_comes_late_is_waited_for(bench):
     bench.cluster.direct = free_address()
     r = bench.cluster.rank(bench.pipeline(SLOW), "job").start()
-    until_said(r.process, f"the dispatcher at {bench.cluster.direct} is not there (")
+    until_said(r.process, f"the dispatcher at {bench.cluster.direct} can't be reached (")
     bench.cluster.start(1)
     r.finish()
     bench.judge(SLOW, (1, None, [r]))
@@ -114,7 +114,8 @@ def test_a_pause_is_over_with_its_dispatcher(bench):
         until_noted(r.process, "the job is paused", wait_s)
         bench.cluster.dispatcher.kill9()
         assert (
-            f"the dispatcher at {bench.cluster.direct} is not there" in r.finish(code=4)["error"]["message"]
+            f"the dispatcher at {bench.cluster.direct} can't be reached"
+            in r.finish(code=4)["error"]["message"]
         )
 
     with_more_time(attempt)
@@ -134,7 +135,7 @@ def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
         until_noted(r.process, "the job is paused", wait_s)
         bench.cluster.dispatcher.kill9()
         bench.cluster.start_dispatcher(state_dir=False)
-        assert "computes it" in r.finish(code=4)["error"]["message"]
+        assert "is computing that position" in r.finish(code=4)["error"]["message"]
 
     with_more_time(attempt, 6)
 
@@ -164,9 +165,9 @@ def test_who_takes_the_place_of_another_client_is_told(bench):
     first, second = (bench.cluster.rank(bench.pipeline(SLOW), "job", held=held) for held in (3, None))
     first.start()
     bench.cluster.wait_lines(first, 3)
-    assert "held by" not in first.process.said()
+    assert "took over" not in first.process.said()
     second.start()
-    until_said(second.process, "rank 0 of job job was held by a client on ")
+    until_said(second.process, "this client took over rank 0 of job job from a client on ")
     assert "taken over by another client" in first.finish(code=3)["error"]["message"]
     second.finish()
 

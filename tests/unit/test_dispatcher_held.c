@@ -215,7 +215,7 @@ static void test_reasons(void **state)
     struct run *u = run_new(40);
     struct run_peer *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT), *c = run_client(u, "job", 0, 1, 0);
     run_pass(u, 1500);
-    assert_string_equal(c->held_by, "no worker is there");
+    assert_string_equal(c->held_by, "no worker is connected");
     struct run_peer *w = few_streams(u, 0);
     run_pass(u, 1500);
     assert_true(c->attached);

@@ -51,7 +51,7 @@ static void test_attach_differs(void **state)
     assert_non_null(strstr(run_client_with(u, &a, 0)->failure, "at-most-once"));
     assert_non_null(strstr(run_client(u, "", 0, 1, 0)->failure, "name"));
     /* one epoch of 8 */
-    assert_non_null(strstr(run_client(u, "far", 0, 1, 9)->failure, "epoch 1 is behind the last"));
+    assert_non_null(strstr(run_client(u, "far", 0, 1, 9)->failure, "in epoch 1, lies after the end"));
     /* Once all have left, the name is free for something else. */
     run_lose(first);
     a = base;
@@ -275,7 +275,7 @@ static void test_steer(void **state)
     assert_int_equal(run_held(w), 0);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"cancel-job", .name = (char *)"job");
     run_settle(u);
-    assert_non_null(strstr(o->failure, "there is no job \"job\" that runs"));
+    assert_non_null(strstr(o->failure, "there is no running job \"job\""));
     char id[32];
     snprintf(id, sizeof(id), "%" PRIu64, w->worker);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"drain-worker", .name = id);

@@ -111,7 +111,7 @@ static void assert_given_once(const struct world *x)
     for (uint64_t pos = 0; pos < N_RANGES && x->lossy->attached; pos++)
         if (x->had[pos] && !x->lossy->lost[pos])
             assert_int_equal(x->lossy->placed[pos], 0);
-    if (!x->lossy->attached && !strstr(x->lossy->failure, "start it again"))
+    if (!x->lossy->attached && !strstr(x->lossy->failure, "start the job again"))
         fail_msg("%s", x->lossy->failure);
 }
 
@@ -152,7 +152,7 @@ static void test_any_damaged_byte_costs_at_most_its_job(void **state)
         *(in_key ? row->key + at : row->value + at - row->key_size) ^= (uint8_t)(1u << ((draw >> 60) % 8));
         sort_rows(x.u);
         world_restart(&x);
-        assert_non_null(strstr(x.u->log, "is left out (its checksum does not fit)"));
+        assert_non_null(strstr(x.u->log, "is left out (its checksum does not match)"));
         assert_served(x.exact);
         assert_given_once(&x);
         /* What was damaged is gone: the next start finds nothing. */
@@ -176,19 +176,20 @@ static void test_damaged_entries_are_named_with_their_cost(void **state)
         bool lossy_goes_on;
     } cases[] = {
         {"a",
-         "the entry of counters is left out (its checksum does not fit): new workers and streams get numbers "
-         "that are a million higher",
+         "the entry of counters is left out (its checksum does not match): new workers and streams get "
+         "numbers "
+         "that are higher by a million",
          true},
         {"b",
-         "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not fit): "
-         "jobs that run it begin anew, or end if they are at-most-once",
+         "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not match): "
+         "jobs that run it start over, or end if they are at-most-once",
          false},
         {"fexact",
-         "the entry of job \"exact\" is left out (its checksum does not fit): the job begins anew, or ends "
+         "the entry of job \"exact\" is left out (its checksum does not match): the job starts over, or ends "
          "if it is at-most-once",
          true},
         {"flossy",
-         "the entry of job \"lossy\" is left out (its checksum does not fit): the job begins anew, or ends "
+         "the entry of job \"lossy\" is left out (its checksum does not match): the job starts over, or ends "
          "if it is at-most-once",
          false},
         {"g", "the worker gets another number", true},
@@ -266,11 +267,11 @@ static void test_a_saved_state_is_refused_after_damage(void **state)
         for (int starts = 0; starts < 3; starts++) {
             start_again(x.u);
             struct run_peer *c = run_client_with(x.u, &saved, 3);
-            if (!strstr(c->failure, "start it again"))
+            if (!strstr(c->failure, "start the job again"))
                 fail_msg("case %zu, start %d: %s", i, starts, c->failure);
             saved.snapshot = 11; /* of a state that begins at the first range */
             c = run_client_with(x.u, &saved, 0);
-            assert_non_null(strstr(c->failure, "start it again"));
+            assert_non_null(strstr(c->failure, "start the job again"));
             saved.snapshot = 0;
         }
         run_reconnect(x.stays);
@@ -311,7 +312,7 @@ static void test_a_range_that_sorts_behind_the_jobs_ends_at_most_once(void **sta
         fail_msg("%s", x.u->log);
     assert_null(strstr(x.u->log, "job \"exact\" is failed"));
     start_again(x.u);
-    assert_non_null(strstr(come_back(x.u, lossy_job)->failure, "start it again"));
+    assert_non_null(strstr(come_back(x.u, lossy_job)->failure, "start the job again"));
     run_free(x.u);
 }
 

@@ -189,7 +189,7 @@ static void test_misfits_take_nothing_over(void **state)
     struct run_peer *good = run_client(u, "job", 0, 1, 0);
     struct run_peer *bad = run_client_with(u, &(struct run_attach){.job = "job", .snapshot = 99}, 0);
     assert_non_null(strstr(bad->failure, "other data"));
-    assert_non_null(strstr(run_client(u, "job", 0, 1, 9)->failure, "behind the last"));
+    assert_non_null(strstr(run_client(u, "job", 0, 1, 9)->failure, "lies after the end"));
     assert_true(good->attached && !good->ended);
     assert_int_equal(run_progress(good, 1, 0), 0);
     run_free(u);
@@ -393,12 +393,12 @@ static void test_restart_grace(void **state)
     assert_true(c->attached);
     run_pass(u, 1800);
     assert_int_equal(run_held(b), 0);
-    assert_null(strstr(u->log, "did not come back"));
+    assert_null(strstr(u->log, "did not reconnect"));
     run_pass(u, 300);
     assert_int_equal(run_held(b), 2);
     /* it went without a word */
-    assert_non_null(strstr(
-        u->log, "of the workers that were there before the restart, 1 did not come back within 2 s (1)"));
+    assert_non_null(
+        strstr(u->log, "1 workers that were connected before the restart did not reconnect within 2 s (1)"));
     /* A new job waits for no grace. */
     run_kill(u);
     b->used = c->used = false;

@@ -161,7 +161,7 @@ static void test_what_is_not_said_of_a_share_stays(void **state)
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b",
             .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_settle(u);
-    assert_non_null(strstr(o->failure, "there is no job \"b\" that runs"));
+    assert_non_null(strstr(o->failure, "there is no running job \"b\""));
     end(u);
 }
 

@@ -138,7 +138,8 @@ static void test_plans_that_are_none(void **state)
                     *holdings[] = {&holding};
     RUN_SAY(w, Holdings, HOLDINGS, false, RUN_BASE(holdings), .holdings = holdings, .n_holdings = 1);
     assert_true(w->closed);
-    assert_non_null(strstr(w->why, "positions 0 to 10: expected at least 1 in a plan of 0 positions"));
+    assert_non_null(strstr(
+        w->why, "positions 0 to 10: expected an end after the begin, not after the end of the epoch (0)"));
     run_settle(u);
     run_detach(c, true);
     run_pass(u, 31000);
@@ -259,7 +260,7 @@ static void test_other_data(void **state)
     struct cw_error err = {0};
     assert_int_equal(cw_dispatcher_query(u->d, "workers", u->now_ns, &json, &err), 0);
     assert_non_null(strstr(json, "file \\\"a\\\" has other content"));
-    assert_non_null(strstr(json, "file \\\"a\\\" is not there"));
+    assert_non_null(strstr(json, "file \\\"a\\\" does not exist"));
     free(json);
     run_free(u);
 }

@@ -227,7 +227,7 @@ static void test_not_ours(void **state)
                              "reads the first hundred bytes or so of it.......";
     assert_int_equal(cw_store_file_open(dir, &f, &err), 0);
     assert_int_equal(cw_store_file_open(dir, &g, &err), CW_E_SERVICE);
-    assert_non_null(strstr(err.message, "another process uses it"));
+    assert_non_null(strstr(err.message, "another process uses the file"));
     cw_store_file_close(f);
     snprintf(path, sizeof(path), "%s/journal.db", dir);
     int fd = open(path, O_WRONLY | O_TRUNC);

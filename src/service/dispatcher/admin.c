@@ -31,12 +31,14 @@ static int admin_drain_worker(struct cw_dispatcher *d, const char *name, struct 
     struct worker *w = *name && !*end ? cw_dp_worker_find(d, id) : NULL;
     if (!w || !w->peer)
         return cw_error_set(err, CW_E_OPTION,
-                            "there is no worker \"%.64s\": expected an id that `cachew workers` shows", name);
+                            "there is no connected worker \"%.64s\": expected the id of a worker, as `cachew "
+                            "workers` shows it",
+                            name);
     cw_dp_worker_drain(d, w, WORKER_RELEASED);
     return 0;
 }
 
-/* Writes the job to the journal, if it is there already. */
+/* Updates the job's journal entry, if it has one. */
 static int admin_journal_job(struct cw_dispatcher *d, const struct job *j, struct cw_error *err)
 {
     return cw_dp_job_journalled(j) ? cw_dp_journal_job(d, j, NULL, err) : 0;
@@ -62,7 +64,7 @@ static int admin_steer_job(struct cw_dispatcher *d, struct job *j, const char *v
     return r;
 }
 
-/* Sets the weight, priority and quota that the message has. */
+/* Sets weight, priority and quota, each if the message contains it. */
 static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m,
                            struct cw_error *err)
 {
@@ -73,8 +75,9 @@ static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew_
         return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g: expected %g to %g", j->name, m->weight,
                             CW_WEIGHT_LEAST, CW_WEIGHT_MOST);
     if (quota && m->quota > DP_WORKERS)
-        return cw_error_set(err, CW_E_OPTION, "job \"%s\": quota %u: expected 1 to %d workers, or 0 for none",
-                            j->name, m->quota, DP_WORKERS);
+        return cw_error_set(err, CW_E_OPTION,
+                            "job \"%s\": quota %u: expected 1 to %d workers, or 0 for no limit", j->name,
+                            m->quota, DP_WORKERS);
     if (weight)
         claim->weight = m->weight;
     if (m->has_priority_case != CACHEW__STEER__HAS_PRIORITY__NOT_SET)
@@ -88,7 +91,7 @@ static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew_
     return r;
 }
 
-/* Sets the objective and price that the message has. */
+/* Sets objective and price, each if the message contains it. */
 static int admin_aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
 {
     struct scaling *x = &j->scaling;
@@ -131,7 +134,7 @@ static int admin_steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, 
                          "resume-job, share-job or aim-job",
                          m->verb);
     else if (!j || cw_dp_job_over(j))
-        r = cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+        r = cw_error_set(err, CW_E_OPTION, "there is no running job \"%.255s\"", m->name);
     else
         r = shares ? admin_share_job(d, j, m, err)
             : aims ? admin_aim_job(d, j, m, err)

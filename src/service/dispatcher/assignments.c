@@ -1,4 +1,4 @@
-/* The table of assignments, and each stream's heap of those that may get leases. */
+/* The table of assignments, and each stream's heap of the assignments that may get leases. */
 #include "service/dispatcher/assignments.h"
 
 #include <stdlib.h>
@@ -63,7 +63,8 @@ void cw_dp_assignment_usable(struct cw_dispatcher *d, struct assignment *t)
     struct stream *s = t->stream;
     bool usable = t->state == ASSIGNMENT_READY && t->granted && cw_dp_worker_able(t->worker) &&
                   t->shunned_until == 0 &&
-                  /* else what it holds is not known yet, and would be leased again */
+                  /* after a reconnect, until Holdings names the stream: its ranges are not known, and would
+                   * be leased twice */
                   (!t->worker->kept || t->named);
     cw_dp_stream_dirty(d, s);
     if (!usable) {
@@ -72,7 +73,7 @@ void cw_dp_assignment_usable(struct cw_dispatcher *d, struct assignment *t)
         return;
     }
     if (t->heap_at == 0)
-        heap_put(s, s->assignments.heap.n++, t); /* there is room for all assignments */
+        heap_put(s, s->assignments.heap.n++, t); /* cw_dp_assignment_new made room */
     heap_fix(s, t);
 }
 
@@ -121,7 +122,7 @@ void cw_dp_assignment_set_state(struct cw_dispatcher *d, struct assignment *t, e
     bool was_full = cw_dp_worker_full(t->worker);
     bool answered = room->turned_away && was == ASSIGNMENT_ASKED && state != ASSIGNMENT_ASKED;
     s->assignments.n_ready += (state == ASSIGNMENT_READY) - (was == ASSIGNMENT_READY);
-    s->assignments.most_positions = 0; /* to be computed again */
+    s->assignments.most_positions = 0; /* computed again when it is needed */
     if (s->assignments.origin == t && state != ASSIGNMENT_READY)
         s->assignments.origin = NULL;
     room->n_streams += (uint32_t)assignment_takes_room(state) - (uint32_t)assignment_takes_room(was);

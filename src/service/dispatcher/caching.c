@@ -1,4 +1,4 @@
-/* Sums up what workers measured of cache points, and sends them the choice. */
+/* Sums up the workers' measurements of cache points, and sends workers the policy's choice. */
 #include "service/dispatcher/caching.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void caching_send(struct cw_dispatcher *d, const struct assignment *t)
 
 /* ---- heartbeats ---- */
 
-/* Returns x, or 0 if it makes no sense: a peer may send any number. */
+/* Returns x, or 0 if x is not a positive finite number: a peer may send anything. */
 static double caching_number(double x)
 {
     return isfinite(x) && x > 0 ? x : 0;
@@ -92,19 +92,20 @@ void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Ca
 
 /* ---- facts for the policy ---- */
 
-/* Returns the cache point that was chosen, or the one that the worker uses. */
+/* Returns the stream's chosen cache point, or (before a choice) the one that the worker uses. */
 static int32_t caching_used(const struct stream *s, const struct cw_cache_stats *c)
 {
     return s->cache_point ? s->cache_point : c->cache_point;
 }
 
-/* Returns what a member of the worker set measured; NULL: it is not ready, or measured nothing. */
+/* Returns the measurements of a member of the worker set; NULL: it is not ready, or has none. */
 static const struct cw_cache_stats *caching_of_assignment(const struct assignment *t)
 {
     return t->granted && t->state == ASSIGNMENT_READY && t->caching && t->caching->n > 1 ? t->caching : NULL;
 }
 
-/* Returns the measurements of the first worker that has some: cache points of facts are in its order. */
+/* Returns the measurements of the first worker that has some; NULL: no worker has. The facts list cache
+ * points in the order of these measurements. */
 static const struct cw_cache_stats *caching_first(const struct stream *s)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
@@ -113,7 +114,7 @@ static const struct cw_cache_stats *caching_first(const struct stream *s)
     return NULL;
 }
 
-/* Sums up what all workers measured of the first one's cache points. */
+/* Sums up all workers' measurements of the cache points that the first worker lists. */
 static void caching_sum(const struct stream *s, struct cw_cache_sum ret[CW_POLICY_CACHE_POINTS])
 {
     memset(ret, 0, CW_POLICY_CACHE_POINTS * sizeof(*ret));

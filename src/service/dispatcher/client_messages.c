@@ -24,7 +24,7 @@ void cw_dp_client_lost(struct cw_dispatcher *d, struct rank *r)
         cw_dp_job_free(d, j);
 }
 
-/* Makes the peer the rank's client. An earlier client is sent Ended. */
+/* Makes the peer the client of the rank. Sends an earlier client of the rank Ended. */
 static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p)
 {
     struct cw_error why = {0};
@@ -32,7 +32,7 @@ static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_
         if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) !=
             0) /* else the same process reconnected */
             snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago",
-                     r->client->host && *r->client->host ? r->client->host : "a host that is not known",
+                     r->client->host && *r->client->host ? r->client->host : "an unknown host",
                      (double)(d->now_ns - r->heard_ns) / 1e9);
         cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client",
                      r->number, r->job->name);
@@ -45,7 +45,8 @@ static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_
     memcpy(r->incarnation, p->incarnation, sizeof(r->incarnation));
 }
 
-/* Attaches the peer to its rank, and answers, unless the job has no plan yet. Returns as cw_dp_job_join. */
+/* Attaches the peer to its rank, and answers once the job has a plan and is durable. Returns what
+ * cw_dp_job_join returns. */
 static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a,
                          uint64_t since_ns, struct cw_error *err)
 {
@@ -54,14 +55,16 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     Cachew__Place from = CACHEW__PLACE__INIT;
     uint64_t pos;
     if (p->rank && (strcmp(p->rank->job->name, a->job) != 0 || p->rank->number != a->rank))
-        return cw_error_set(err, CW_E_SERVICE, "this connection is that of rank %" PRIu32 " of job \"%s\"",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "this connection already belongs to rank %" PRIu32
+                            " of job \"%s\": expected a new connection for another rank",
                             p->rank->number, p->rank->job->name);
     int result = cw_dp_job_join(d, a, since_ns, &j, err);
     if (result != 0)
         return result;
     if (a->from)
         from = (Cachew__Place){.base = from.base, .epoch = a->from->epoch, .position = a->from->position};
-    if (j->stream->data) /* checked before an earlier client loses its rank */
+    if (j->stream->data) /* checked first, so that a bad request takes no rank from an earlier client */
         result = cw_dp_rank_position(j, &from, a->snapshot, &pos, err);
     if (result == 0)
         result = cw_dp_rank_get(d, j, a->rank, &r, err);
@@ -80,10 +83,11 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->snapshot = a->snapshot;
     r->progress = (struct progress){0};
     r->pace = (struct rank_pace){.waited = NAN};
-    cw_dp_prepare_waiting(d); /* streams that wait come first */
+    cw_dp_prepare_waiting(d); /* streams that have waited longer come first */
     j->stream->state = STREAM_ACTIVE;
     cw_dp_scaling_due(d);
-    cw_dp_prepare_stream(d, j->stream); /* also at workers that came while it had no job */
+    cw_dp_prepare_stream(d,
+                         j->stream); /* workers that registered while the stream had no job prepare it too */
     if (j->paused || (!j->stream->data && j->stream->wants))
         cw_dp_held_notify(d, j);
     if (!j->stream->data)
@@ -98,7 +102,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     return 0;
 }
 
-/* ---- attachments that wait ---- */
+/* ---- Attach requests that wait ---- */
 
 void cw_dp_client_forget_waiting(struct cw_dispatcher *d, struct cw_peer *p)
 {
@@ -108,7 +112,7 @@ void cw_dp_client_forget_waiting(struct cw_dispatcher *d, struct cw_peer *p)
     cachew__attach__free_unpacked(CW_STEAL(p->waiting.attach), NULL);
 }
 
-/* Keeps the attachment to try it again. -1: no memory. */
+/* Keeps a copy of the Attach, to be tried again by cw_dp_client_tick. -1: no memory. */
 static int client_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a)
 {
     p->waiting = (struct waiting_attach){
@@ -122,8 +126,8 @@ static int client_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, 
     return 0;
 }
 
-/* A client with other terms than its job is refused while the job has ranks. Their clients may be gone
- * without being noticed: until ranks are heard of, or DP_SILENT is over, the attachment waits. */
+/* While a job has ranks, an Attach with other terms is refused. But the ranks' clients may be gone, which is
+ * noticed late. So such an Attach waits, until a rank of the job sends a message or DP_SILENT has passed. */
 static void client_attach_or_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id,
                                   const Cachew__Attach *a)
 {
@@ -143,7 +147,7 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
         struct cw_error refused = {0};
         if (!x->attach)
             continue;
-        /* messages that came while the dispatcher stood still are not read yet */
+        /* if the dispatcher process was stopped for a while, messages of that time are not read yet */
         x->waited_ns += CW_MIN(d->now_ns - x->last_tick_ns, DP_S);
         x->last_tick_ns = d->now_ns;
         bool last = x->waited_ns >= DP_SILENT;
@@ -157,7 +161,8 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
 
 /* ---- attached ---- */
 
-/* Sends a rank that waits for a batch which rank is furthest behind, unless it is this one. */
+/* Tells a rank that waits for a batch which rank of the job is furthest behind, unless that is the same rank.
+ */
 static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
 {
     const struct job *j = r->job;
@@ -186,7 +191,7 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
         &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LAGGING, .lagging = &l});
 }
 
-/* Takes note of the rank's pace. Sums that go back, or are no numbers, are ignored. */
+/* Stores the rank's pace: sums over its batches. Sums that decreased, or are not finite, are ignored. */
 static void client_note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pace *m)
 {
     const struct cw_pace p = r->pace.now;
@@ -218,7 +223,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     struct job *j = r->job;
     uint64_t pos;
     if (!r->greeted || !m->from)
-        return cw_error_set(err, CW_E_SERVICE, "Progress before Attached, or without a place");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Progress came before Attached was sent, or names no position");
     r->heard_ns = d->now_ns;
     int result = cw_dp_stream_position(j->stream, m->from, &pos, err);
     if (result < 0)
@@ -226,14 +232,15 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     if (pos < r->pos || pos > cw_dp_stream_epochs(j->stream, j->terms.epochs))
         return cw_error_set(err, CW_E_SERVICE,
                             "Progress to position %" PRIu64 " of epoch %" PRIu64
-                            ": it went back, or behind the last epoch",
+                            ": expected a position that is not before the last reported one, nor after the "
+                            "end of the last epoch",
                             m->from->position, m->from->epoch);
     if (pos != r->pos && r->pos == j->mark.pos && j->mark.n > 0 && --j->mark.n == 0)
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;
     if (pos > r->next_report) {
-        /* It passed a range without a durable report, of another rank's batches or reported by a worker.
-         * Ranges behind it may have reports. */
+        /* The rank passed a range whose report is not durable yet: the range has only batches of other ranks,
+         * or the client got the report from the worker. Later ranges may have durable reports. */
         r->next_report = pos;
         cw_dp_stream_reports(d, j->stream);
     }
@@ -248,8 +255,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     return 0;
 }
 
-/* Returns the rank of a Detach that came without its connection. NULL: the Detach was handled before, another
- * client has the rank, or the job does not run. */
+/* Returns the rank of a Detach that came over another connection than the rank's Attach. NULL: the Detach was
+ * handled before, another client has the rank, or the job does not run. */
 static struct rank *client_find_detached(struct cw_dispatcher *d, const struct cw_peer *p,
                                          const Cachew__Detach *m)
 {
@@ -260,7 +267,7 @@ static struct rank *client_find_detached(struct cw_dispatcher *d, const struct c
     size_t n = j->ranks.n;
     if (cw_dp_rank_get(d, j, m->rank, &r, NULL) < 0)
         return NULL;
-    /* a rank that was not known attached before this dispatcher started */
+    /* a rank that is new here attached to an earlier process of the dispatcher */
     return j->ranks.n > n || memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) == 0 ? r : NULL;
 }
 
@@ -280,15 +287,15 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
         cw_dp_client_lost(d, r);
         if (finished && j->ranks.n_finished == j->terms.world_size)
             cw_dp_job_end(d, j, JOB_DONE, NULL);
-        else if (finished) /* after a restart, other ranks don't wait for it then */
+        else if (finished) /* journalled, so that after a restart other ranks do not wait for this one */
             cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
     }
     return id != 0 ? cw_dp_journal_then(d, &(struct action){.kind = ACTION_DONE, .peer = p, .re = id}, err)
                    : 0;
 }
 
-/* Drops the lease of a range that the worker keeps answering NotHere for, so that it is leased again. Nothing
- * else finds this out: a complete range is never late. */
+/* Drops the lease of a range for which the worker keeps answering NotHere, so that the range is leased again.
+ * Only the client can notice this for a complete range, which is never late. */
 static void client_not_here(struct cw_dispatcher *d, struct assignment *t, const Cachew__Range *m)
 {
     struct span span;
@@ -300,15 +307,15 @@ static void client_not_here(struct cw_dispatcher *d, struct assignment *t, const
     cw_dp_stream_announce(d, t->stream, x);
     if (x->begin != span.begin || x->end != span.end || x->holder[0].assignment != t ||
         d->now_ns - x->leased_ns < DP_S)
-        return; /* it was leased again since: the placement is sent again */
+        return; /* the range was leased again since; the client gets its placement again */
     cw_dp_log(d, true,
-              "worker %" PRIu64 " has not the positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
-              " that it was leased: they are leased again",
+              "worker %" PRIu64 " does not have positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
+              ", which were leased to it: they are leased again",
               t->worker->id, m->begin, m->end, m->epoch);
     cw_dp_lease_drop(d, t, x, DROP_REVOKED);
 }
 
-/* Handles Unreachable: the worker is shunned, if others can serve the stream. */
+/* Handles Unreachable: shuns the worker, if another one can serve the stream. */
 static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Cachew__Unreachable *m)
 {
     struct worker *w = cw_dp_worker_find(d, m->worker);
@@ -318,11 +325,10 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
         client_not_here(d, t, m->not_here);
     if (!t || m->not_here || !r->greeted || s->at_most_once ||
         (s->assignments.heap.n <= (size_t)(t->heap_at > 0) && !cw_dp_worker_sets_spare(d, s)))
-        return; /* no other worker could do better */
+        return; /* there is no other worker to use instead */
     if (t->shunned_until == 0)
-        cw_dp_log(d, true,
-                  "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s",
-                  r->number, r->job->name, m->worker, m->reason);
+        cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" can't reach worker %" PRIu64 ": %.200s", r->number,
+                  r->job->name, m->worker, m->reason);
     cw_dp_prepare_shun(d, t);
     cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
 }

@@ -12,7 +12,7 @@ void cw_dp_commit(struct cw_dispatcher *d)
     struct journal *j = &d->journal;
     if (j->in_flight || j->retry_ns > d->now_ns)
         return;
-    if (j->retry_ns == 0) { /* else the batch that failed is committed again */
+    if (j->retry_ns == 0) { /* otherwise the failed batch is committed again */
         if (j->pending.batch.n == 0 && j->pending.n == 0)
             return;
         struct journal_entries empty = j->flight;
@@ -31,13 +31,13 @@ static void commit_action_unref(struct action *a)
     cw_dp_job_unref(a->job);
 }
 
-/* Does what follows, unless its subject is gone by now. */
+/* Runs the action of a durable entry, unless the range or job that it is about is gone. */
 static void commit_action_run(struct cw_dispatcher *d, struct action *a)
 {
     struct range *x = a->stream && a->stream->state != STREAM_DEAD
                           ? cw_dp_range_find(&a->stream->ranges, a->range.begin)
                           : NULL;
-    if (x && x->number != a->range.number) /* its positions were cut anew since */
+    if (x && x->number != a->range.number) /* another range was cut there since */
         x = NULL;
     switch (a->kind) {
     case ACTION_DONE:
@@ -71,14 +71,16 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
     if (why) {
         j->n_failures++;
         if (j->retry_ns == 0)
-            cw_dp_log(d, true, "the journal can't be written: %s; nothing is acknowledged until it can",
+            cw_dp_log(d, true,
+                      "the journal can't be written: %s; the dispatcher acknowledges nothing until the "
+                      "journal can be written",
                       why->message);
         j->error = *why;
         j->retry_ns = d->now_ns + DP_S;
         return;
     }
     if (j->retry_ns != 0)
-        cw_dp_log(d, false, "the journal is written again");
+        cw_dp_log(d, false, "the journal can be written again");
     j->retry_ns = 0;
     j->n_commits++;
     j->commit_ns += d->now_ns - j->commit_began_ns;

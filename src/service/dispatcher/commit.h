@@ -1,8 +1,9 @@
-/* Commits the journal's entries and runs what follows from them. The end of each turn commits. */
+/* Commits the journal's entries, and runs their actions once they are durable. Each turn commits. */
 #pragma once
 #include "service/dispatcher/types.h"
 
-/* Commits what is pending, unless a batch is under way. cw_dispatcher_committed follows. */
+/* Commits the pending entries, unless a batch is being committed. The store calls cw_dispatcher_committed
+ * when it is done. */
 void cw_dp_commit(struct cw_dispatcher *d);
 /* Frees pending entries and their references. */
 void cw_dp_commit_deinit(struct cw_dispatcher *d);

@@ -6,10 +6,11 @@
 #include "service/dispatcher/job_life.h"
 #include "service/dispatcher/state.h"
 
-/* A range that took so many times as long as expected shows that elements cost more than before. */
+/* If a range takes this many times as long as expected, elements cost more than before, and earlier
+ * measurements are dropped. */
 #define COSTS_CHANGED 8
 
-/* Two runs of one range gave different things: the jobs of the stream fail. */
+/* Fails the jobs of the stream: two runs of range x had different results. */
 static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, const struct range *x,
                                    const struct worker *w, const Cachew__Report *r)
 {
@@ -18,7 +19,7 @@ static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, co
                  "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
                  " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
                  " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
-                 ": a function in the pipeline, or the data, is not the same every time",
+                 ": the data, or the result of a function in the pipeline, differs from run to run",
                  r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
                  x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),
                  r->n_elements, w->id);
@@ -26,12 +27,13 @@ static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, co
     cw_dp_job_fail_all(d, s, &why);
 }
 
-/* Adds a completion, and computes the rate from the last ones. */
+/* Adds a completion of `positions` that took ns, and computes the rate from the last DP_MEASURED completions.
+ */
 static void speed_measure(struct stream_speed *speed, uint64_t positions, uint64_t ns)
 {
     double n = 0, all = 0, seconds = 1e-9;
     if (speed->rate > 0 && (double)ns / 1e9 * speed->rate > COSTS_CHANGED * (double)positions)
-        speed->n_measured = 0; /* earlier measurements are of other elements */
+        speed->n_measured = 0; /* earlier elements were cheaper */
     speed->last[speed->n_measured++ % DP_MEASURED] = (struct completion){positions, ns};
     for (; n < DP_MEASURED && n < (double)speed->n_measured; n++) {
         all += (double)speed->last[(size_t)n].positions;
@@ -40,18 +42,20 @@ static void speed_measure(struct stream_speed *speed, uint64_t positions, uint64
     speed->rate = all / seconds;
 }
 
-/* The assignment, a holder, has computed the whole range: another holder loses it. */
+/* Notes that the assignment, a holder of the range, has computed all of it. The other holder, if any, loses
+ * its lease. */
 static void completion_note(struct cw_dispatcher *d, struct assignment *t, struct range *x)
 {
     struct stream *s = t->stream;
     if (x->flags & RANGE_COMPLETE)
         return;
-    /* it computed this range from its lease on, or from its last completion on */
+    /* a worker computes its ranges one after the other: it began this one at the lease, or when it completed
+     * the one before */
     uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns);
-    /* the start time of a second holder is not known */
+    /* after a second lease it is not known when the holder began */
     bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].assignment || x->holder[1].assignment == t);
     t->completed_ns = d->now_ns;
-    if (x->holder[1].assignment == t) { /* the late holder was faster after all */
+    if (x->holder[1].assignment == t) { /* the first holder, which was late, finished before the second one */
         const struct holder late = x->holder[1];
         x->holder[1] = x->holder[0];
         x->holder[0] = late;
@@ -71,7 +75,7 @@ static int completion_first_report(struct cw_dispatcher *d, struct stream *s, st
                                    const struct worker *w, const Cachew__Report *r, struct cw_error *err)
 {
     if (cw_dp_range_report(x, r->elements, r->n_elements, r->n_batches) < 0)
-        return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "a report");
+        return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "the report of a range");
     x->reporter = w->id;
     int result = cw_dp_journal_range(d, s, x, ACTION_REPORT, err);
     if (result < 0) {
@@ -83,8 +87,8 @@ static int completion_first_report(struct cw_dispatcher *d, struct stream *s, st
     return 0;
 }
 
-/* The epoch of x has no elements behind x: its positions that are in no range become a range without
- * elements. The journal does not get it: after a restart, some of it is leased, with the same outcome. */
+/* The epoch has no elements after range x: its remaining positions become one range without elements. That
+ * range is not journalled: after a restart a part of it is leased again, with the same result. */
 static void completion_close_epoch(struct cw_dispatcher *d, struct stream *s, const struct range *x)
 {
     uint64_t n = cw_dp_stream_epoch(s), end = (x->begin / n + 1) * n;
@@ -95,8 +99,8 @@ static void completion_close_epoch(struct cw_dispatcher *d, struct stream *s, co
     cw_dp_stream_reports(d, s);
 }
 
-/* Returns the index of the holder that has the lease. -1: it has ended; another range with the same begin may
- * have been leased to the same worker since. */
+/* Returns the index of the holder that has the lease with this number. -1: the lease has ended (another range
+ * with the same begin may have been leased to the same worker since). */
 static int completion_holder(const struct range *x, const struct worker *w, uint64_t lease)
 {
     for (int i = 0; i < 2; i++)
@@ -116,7 +120,7 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
                             c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
     struct stream *s = cw_dp_stream_find(d, c->stream.data);
     struct span span;
-    if (!s || !s->data) { /* the stream is forgotten */
+    if (!s || !s->data) { /* the dispatcher has forgotten the stream */
         cw_dp_peer_done(d, w->peer, re);
         return 0;
     }
@@ -129,14 +133,14 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
     if (i >= 0)
         cw_dp_lease_shorten(d, x, i, span.end);
     if (i >= 0 && x->end > span.end && !s->at_most_once)
-        /* a reported range can't be shortened: it is leased again as a whole */
+        /* a range with a report can't be shortened: all of it is leased again */
         cw_dp_lease_drop(d, x->holder[i].assignment, x, DROP_REVOKED);
     x = span.begin < s->total ? cw_dp_lease_exact(s, span) : NULL;
     bool contradicts = x && (x->flags & RANGE_REPORTED) && !(x->flags & RANGE_LOST) &&
                        !cw_dp_range_same(x, r->elements, r->n_elements, r->n_batches);
     if (contradicts)
         completion_contradicts(d, s, x, w, r);
-    /* else no job wants it, or its positions were cut differently since */
+    /* without a matching range, no job wants it, or its positions were cut differently since */
     if (contradicts || !x || (x->flags & RANGE_LOST)) {
         cw_dp_peer_done(d, w->peer, re);
         return 0;
@@ -147,7 +151,7 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
             return result;
     }
     if (c->last)
-        x->flags |= RANGE_HELD; /* the rest of its epoch is empty: it says nothing of the rate */
+        x->flags |= RANGE_HELD; /* the rest of the epoch is empty: not a measurement of the rate */
     if ((i = completion_holder(x, w, c->lease)) >= 0)
         completion_note(d, x->holder[i].assignment, x);
     bool durable = x->flags & RANGE_DURABLE;

@@ -1,4 +1,4 @@
-/* Sums of what workers computed of a stream. */
+/* Sums up what the workers computed of a stream. */
 #include "service/dispatcher/compute_stats.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "service/dispatcher/json_list.h"
 
-/* Returns the operator's index in the sums; `guess` is its index in the message, and mostly the same.
- * DP_OPERATORS: it has none. */
+/* Returns the index of the operator in the sums, and adds the operator if it is new. guess: its index in the
+ * message, usually the same. DP_OPERATORS: there is no room for it. */
 static size_t stats_operator(struct compute_stats *c, const char *name, size_t guess)
 {
     size_t size = strlen(name);
@@ -28,7 +28,8 @@ static size_t stats_operator(struct compute_stats *c, const char *name, size_t g
     return grown[c->n].name ? c->n++ : DP_OPERATORS;
 }
 
-/* Returns by how much a counter grew, and stores it. A counter that fell began anew, and is only stored. */
+/* Returns by how much a counter grew since *before, and stores it there. 0: the counter is smaller, as it was
+ * reset. */
 static double stats_increase(uint64_t now, uint64_t *before)
 {
     double increase = now > *before ? (double)(now - *before) : 0;

@@ -1,4 +1,4 @@
-/* What workers computed of a stream, operator by operator: sums of what their heartbeats say. Loop thread
+/* What the workers computed of a stream, by operator: sums of the numbers in their heartbeats. Loop thread
  * only. */
 #pragma once
 #include <jansson.h>
@@ -8,10 +8,10 @@
 
 #include "proto/cachew.pb-c.h"
 
-#define DP_OPERATORS 64     /* of a stream: further operators are left out */
+#define DP_OPERATORS 64     /* of a stream; further operators are left out */
 #define DP_OPERATOR_NAME 64 /* bytes of a name */
 
-/* Sums of a stream. Zeros: nothing so far. */
+/* Sums of a stream. All zeros: nothing was computed yet. */
 struct compute_stats {
     struct operator_stats {
         char *name;
@@ -20,10 +20,11 @@ struct compute_stats {
 
     size_t n;                             /* operators */
     double compute_s, read_s, read_bytes; /* compute_s: of all operators */
-    double positions, cached_positions;   /* of the sequence; of these, read from the cache */
+    double positions, cached_positions;   /* positions computed; of these, read from the cache */
 };
 
-/* The last heartbeat of one worker, operators in the order of the sums. Zeros: none yet. */
+/* The numbers of one worker's last heartbeat; operators in the order of the sums. All zeros: no heartbeat
+ * came yet. */
 struct compute_report {
     struct {
         uint64_t ns, elements;
@@ -32,8 +33,9 @@ struct compute_report {
     uint64_t read_ns, read_bytes, positions, cached_positions;
 };
 
-/* Adds what the worker computed since its last report, and stores the new report in *last. counts false: an
- * earlier connection or dispatcher added these numbers, so that they are only stored. */
+/* Adds what the worker computed since *last to the sums, and stores the new numbers in *last. counts false:
+ * only stores them, because the numbers were added over an earlier connection, or by an earlier process of
+ * the dispatcher. */
 void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last, const Cachew__StreamWork *m,
                           bool counts);
 void cw_compute_stats_deinit(struct compute_stats *sum);

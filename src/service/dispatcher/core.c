@@ -1,5 +1,5 @@
-/* The dispatcher as a whole: what comes in is given to its module, and the end of a turn sends what it
- * caused. Everything is called through core.h. */
+/* The dispatcher as a whole: passes inputs to the modules, and runs turns, which send the consequences.
+ * Implements core.h. */
 #include "service/dispatcher/core.h"
 
 #include <inttypes.h>
@@ -26,7 +26,8 @@
 
 /* ---- peers ---- */
 
-/* The roles of peers. message: handles a peer's message; 1: this role does not send it. */
+/* The roles of peers. message: handles a peer's message; 1: a peer of this role does not send such a message.
+ */
 static const struct role {
     Cachew__Role role;
     const char *name;
@@ -39,7 +40,7 @@ static const struct role {
     {CACHEW__ROLE__ROLE_PROVISIONER, "a provisioner", cw_dp_provisioner_message},
 };
 
-/* NULL: it does not connect to a dispatcher. */
+/* Returns the entry of a role. NULL: peers of this role do not connect to a dispatcher. */
 static const struct role *role_find(Cachew__Role role)
 {
     for (size_t i = 0; i < CW_COUNT_OF(roles); i++)
@@ -52,9 +53,11 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
                             struct cw_peer **ret, struct cw_error *err)
 {
     if (!role_find(hello->role))
-        return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
+        return cw_error_set(err, CW_E_SERVICE, "a peer of role %d does not connect to a dispatcher",
+                            (int)hello->role);
     if (d->peers.n >= DP_PEERS)
-        return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d connections already, the most that it accepts", DP_PEERS);
     *ret = cw_dp_peer_new(d, user, hello);
     return *ret ? 0 : cw_error_nomem(err, sizeof(**ret), "a connection");
 }
@@ -71,8 +74,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_client_lost(d, p->rank);
     if (p->pool) {
         cw_dp_log(d, false,
-                  "pool \"%s\" is away, with %u workers: none of them is started or stopped until its "
-                  "provisioner reconnects",
+                  "the provisioner of pool \"%s\" lost its connection: the dispatcher starts and stops none "
+                  "of its %u workers until it reconnects",
                   p->pool->info->name, p->pool->info->units);
         cw_dp_provisioner_lost(d, p->pool);
     }
@@ -91,10 +94,10 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     const struct role *role = role_find(p->role);
     int r = role->message(d, p, m, err);
     if (r > 0)
-        r = cw_error_set(err, CW_E_SERVICE, "%s does not say this (field %d of Envelope) to a dispatcher",
+        r = cw_error_set(err, CW_E_SERVICE, "%s sends no such message (field %d of Envelope) to a dispatcher",
                          role->name, (int)m->of_case);
     if (r < 0)
-        p->state = PEER_CLOSING; /* the caller closes it: nothing more is sent to it */
+        p->state = PEER_CLOSING; /* the caller closes the connection; nothing more is sent over it */
     return r;
 }
 
@@ -125,11 +128,11 @@ uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 
 /* ---- ticks ---- */
 
-#define TICK_BUSY (DP_S / 10) /* a job runs: ranges can be late after 0.3 s */
+#define TICK_BUSY (DP_S / 10) /* ns between ticks while a job runs: a range can be late after 0.3 s */
 #define TICK_IDLE DP_S
-#define NAMED_GONE 8 /* workers that are named in the log: there may be thousands */
+#define NAMED_GONE 8 /* most workers that one log line names */
 
-/* Logs which workers did not return after a restart. Only their ids are known. */
+/* Logs which workers did not reconnect after a restart. Only their ids are known. */
 static void grace_log_gone(struct cw_dispatcher *d)
 {
     char ids[NAMED_GONE * 22 + 8] = "";
@@ -139,12 +142,13 @@ static void grace_log_gone(struct cw_dispatcher *d)
             size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
     if (n > 0)
         cw_dp_log(d, true,
-                  "of the workers that were there before the restart, %zu did not come back within %d s "
-                  "(%s%s): what they had goes to others",
+                  "%zu workers that were connected before the restart did not reconnect within %d s (%s%s): "
+                  "other workers get their ranges",
                   n, (int)(DP_GRACE / DP_S), ids, n > NAMED_GONE ? " ..." : "");
 }
 
-/* Ends the grace period: ranges that no worker reported are leased, or with at-most-once lost. */
+/* Ends the grace period after a restart: ranges that no worker named in its Holdings are leased again, or
+ * with at-most-once are lost. */
 static void grace_over(struct cw_dispatcher *d)
 {
     d->grace_until_ns = 0;
@@ -166,11 +170,12 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (d->grace_until_ns != 0 && (d->now_ns >= d->grace_until_ns || d->workers.n_awaited == 0))
         grace_over(d);
-    if (d->now_ns - d->slow_tick_ns >= TICK_IDLE) { /* there may be ten thousand of them */
+    if (d->now_ns - d->slow_tick_ns >=
+        TICK_IDLE) { /* once a second only: there may be ten thousand workers and jobs */
         d->slow_tick_ns = d->now_ns;
         cw_dp_worker_tick(d);
         cw_dp_job_tick(d);
-        cw_dp_scaling_due(d); /* memory may have been short, and times pass */
+        cw_dp_scaling_due(d); /* an update may have failed for lack of memory, or a time limit has passed */
     }
     cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
@@ -239,7 +244,7 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
     if (!d)
         return NULL;
     d->io.log = NULL;
-    d->scaler.enabled = false; /* worker sets are not updated any more */
+    d->scaler.enabled = false; /* so that nothing below updates worker sets */
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
         cw_dp_provisioner_lost(d, p);
     CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers.list) {

@@ -20,9 +20,10 @@
 
 struct cw_text;
 
-#define CW_DISPATCHER_SENDS 256 /* peers at a time */
+#define CW_DISPATCHER_SENDS 256 /* most peers of one call of send */
 
-/* None of these may call the dispatcher. `peer` is what cw_dispatcher_connected was given as user. */
+/* What the core calls. These functions must not call the core. peer: the `user` of cw_dispatcher_connected.
+ */
 struct cw_dispatcher_io {
     void *user;
     /* sends to n peers, at most CW_DISPATCHER_SENDS. m is only valid during the call */
@@ -31,7 +32,7 @@ struct cw_dispatcher_io {
     void (*close)(void *user, void *peer, const struct cw_error *why);
     /* makes a batch durable. It does not change until cw_dispatcher_committed. One batch at a time */
     void (*commit)(void *user, const struct cw_store_batch *batch);
-    void (*log)(void *user, bool warning, const char *text); /* logs a line for people. May be NULL */
+    void (*log)(void *user, bool warning, const char *text); /* writes a log line. May be NULL */
 };
 
 struct cw_dispatcher_options {
@@ -40,12 +41,12 @@ struct cw_dispatcher_options {
     /* Jobs that differ only in their names share a stream. Otherwise a stream has one job at a time, and a
      * slow job delays no other. */
     bool share_streams;
-    /* least number of ranges that a worker has to compute at a time, limited by its capacity. 0: 2 */
+    /* unfinished ranges that a worker is to have, at least; its capacity is the limit. 0: 2 */
     uint32_t depth;
     /* Decides how many workers a job gets (docs/autoscaling.md). Copied. NULL: all workers serve all jobs. */
     const struct cw_policy *policy;
     enum cw_objective objective;
-    /* of all ranks of a job, and of a worker whose pool has no price */
+    /* default prices: of all ranks of a job together; of one worker whose pool has no price */
     double client_price_per_h, worker_price_per_h;
 };
 
@@ -53,31 +54,34 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
                       struct cw_dispatcher **ret, struct cw_error *err) _must_check_;
 struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d);
 
-/* Restores a row of the store. Call for all rows, in the order of keys, then start. CW_E_DATA: the row, which
- * err names, is damaged or rests on a damaged one, and is left out. All else can be served. CW_E_STATE: a row
- * that is not damaged can't be read. */
+/* Restores one row of the store. Call for all rows in the order of their keys, then cw_dispatcher_start.
+ * CW_E_DATA: the row is damaged, or depends on a damaged row, and is left out; err names it, and loading can
+ * go on. CW_E_STATE: a row that is not damaged can't be read. */
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value,
                        size_t value_size, struct cw_error *err) _must_check_;
+/* Begins to serve, after all rows are loaded. */
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns);
 
 /* Adds a connection whose handshake is done. *ret is valid until cw_dispatcher_lost. */
 int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello,
                             struct cw_peer **ret, struct cw_error *err) _must_check_;
-/* Handles a message. A request that can't be met is answered with Failure. < 0: the caller ends the
+/* Handles a message. A request that is refused is answered with Failure. < 0: the caller closes the
  * connection with this error. */
 int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cachew__Envelope *m,
                           uint64_t now_ns, struct cw_error *err) _must_check_;
+/* Call when the connection is closed. The peer must not be used after this. */
 void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *peer, uint64_t now_ns);
-/* The batch given to commit is durable, or (why, not NULL) is not. Then it is committed again a second later,
- * and nothing that it has was acknowledged. */
+/* Call when a commit is done. why NULL: the batch is durable. Else it failed: nothing in it is acknowledged,
+ * and the core commits it again one second later. */
 void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why, uint64_t now_ns);
-/* Acts on time that passed. Returns after how many ns, at the latest, it must be called again. */
+/* Does what depends on time (ranges that are late, peers that are gone). Returns after how many ns it must be
+ * called again, at the latest. */
 uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns);
-/* Ends a turn: sends the consequences of all inputs since the last one. Returns after how many ns it must be
- * called again to notify clients of a large job. 0: need not. */
+/* Runs a turn: makes leases, and sends the consequences of all inputs since the last turn. Returns after how
+ * many ns it must be called again to notify clients of a large job; 0: no call is needed. */
 uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns);
-/* *ret: the answer to a query as JSON, as the message Query gives it. The caller frees it. CW_E_OPTION: there
- * is no such query. */
+/* Answers a query of the state, as message Query names it. *ret: JSON, which the caller frees. CW_E_OPTION:
+ * there is no such query, or no such job. */
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret,
                         struct cw_error *err) _must_check_;
 /* Appends the metrics in Prometheus' text format. */

@@ -2,11 +2,14 @@
 
 #include "base/macro.h"
 
-#define RANGE_S 0.5 /* lease and report cost little against it; a lost worker costs at most two ranges */
+/* long against the cost of a lease and a report, short if a worker is lost with its two ranges */
+#define RANGE_S 0.5
 #define PER_WORKER_S 1e-4 /* all workers together ask for at most 10,000 ranges a second */
 #define LEAST_S 0.02      /* shorter ranges leave workers waiting for leases */
-#define DIVIDED_S 1.0     /* the parts of a batch are copied once more, by the client */
-#define MOST_GROWTH 31    /* completions that let ranges grow: 4^31 times is more than any range has */
+/* batches that take longer are divided among workers; the client then copies the parts once more */
+#define DIVIDED_S 1.0
+/* completions that let ranges grow: four times each, and 4^31 positions are more than any range has */
+#define MOST_GROWTH 31
 #define MOST_POSITIONS ((uint64_t)1 << 62)
 
 /* Returns a number of positions, limited to MOST_POSITIONS. */
@@ -15,7 +18,7 @@ static uint64_t cut_positions(double n)
     return n < (double)MOST_POSITIONS ? (uint64_t)n : MOST_POSITIONS;
 }
 
-/* Returns n positions from the range's begin on, or fewer or more so that the range ends with a window. */
+/* Returns n, or a number near it with which the range ends at the end of a window. */
 static uint64_t cut_window(const struct cw_cut *c, uint64_t n)
 {
     uint64_t rest = c->window ? c->window - c->position % c->window : 0;

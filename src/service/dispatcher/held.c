@@ -1,4 +1,4 @@
-/* Finds out why a job does not get on. */
+/* Finds the reason why a job makes no progress. */
 #include "service/dispatcher/held.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "service/dispatcher/state.h"
 
-/* Writes why no worker takes ranges, if no assignment of the stream shows it. */
+/* Writes why no worker at all accepts ranges; nothing if some worker does. */
 static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
 {
     size_t n_draining = 0;
@@ -22,14 +22,14 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
         snprintf(buf, size, "no worker takes ranges: %zu %s being drained", n_draining,
                  n_draining == 1 ? "is" : "are");
     else
-        snprintf(buf, size, "no worker is there");
+        snprintf(buf, size, "no worker is connected");
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
         if (*p->info->why && n_draining == 0)
             snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->info->name,
                      p->info->why);
 }
 
-/* Writes why no assignment of the stream takes ranges. */
+/* Writes why no assignment of the stream accepts ranges. */
 static void held_by_assignments(const struct cw_dispatcher *d, const struct stream *s, char *buf, size_t size)
 {
     const struct assignment *unfit = NULL;

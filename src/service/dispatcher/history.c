@@ -1,4 +1,4 @@
-/* Takes points and marks of each job, and shows them as JSON. */
+/* Records points and marks for each job, and returns them as JSON. */
 #include "service/dispatcher/history.h"
 
 #include <math.h>
@@ -10,28 +10,32 @@
 
 /* ---- taking points ---- */
 
-#define LEAST_STEP_S 1e-9 /* of a client that takes no time at all between batches */
+/* least time per batch: keeps the demand finite if the client spends no time between batches */
+#define LEAST_STEP_S 1e-9
 
-/* Computes how much of the time since the last point the rank waited, and how fast it could go, or went when
- * it last got a batch. */
+/* Computes which share of the time since the last point the rank waited, and its demand. If it got no batch
+ * since, the demand stays as it was. */
 static void point_add_rank(struct rank *r)
 {
     struct rank_pace *p = &r->pace;
     double n = p->now.n - p->at_point.n, wait_s = p->now.wait_s - p->at_point.wait_s,
            step_s = p->now.step_s - p->at_point.step_s;
     if (!p->known) {
-        p->waited = r->greeted ? NAN
-                               : 1; /* NAN: its first report is on its way. 1: its data is being opened */
+        p->waited = r->greeted
+                        ? NAN
+                        : 1; /* NAN: its first report has not arrived yet. 1: its data is being opened */
     } else if (n > 0) {
         p->waited = wait_s + step_s > 0 ? (float)(wait_s / (wait_s + step_s)) : 0;
         p->demand = n / CW_MAX(step_s, LEAST_STEP_S * n);
     } else {
-        p->waited = p->waiting ? 1 : 0; /* 1: for the first batch, or a long time. 0: its step is long */
+        p->waited = p->waiting
+                        ? 1
+                        : 0; /* 1: it waits for its first batch, or for a slow one. 0: its own step is long */
     }
     p->at_point = p->now;
 }
 
-/* Returns the batches that the rank was handed since the last point. */
+/* Returns the number of batches that were delivered to the rank since the last point. */
 static double point_batches(struct rank *r)
 {
     uint64_t before = r->pace.batches_at_point, now = r->progress.n_batches;
@@ -63,7 +67,8 @@ static void point_add_ranks(struct job *j, double seconds, struct point *p)
     p->waited_most = n_known > 0 ? (float)most : NAN;
 }
 
-/* Adds what workers computed for the job's stream, and what they read from caches instead. */
+/* Adds the CPUs that workers used for the job's stream, and the share of elements that they read from caches.
+ */
 static void point_add_stats(struct job *j, bool first, double seconds, struct point *p)
 {
     static const struct compute_stats nothing;
@@ -77,7 +82,7 @@ static void point_add_stats(struct job *j, bool first, double seconds, struct po
     j->history.cached = c->cached_positions;
 }
 
-/* Takes the job's point of the last `seconds`. */
+/* Computes the job's point for the last `seconds`. */
 static void point_take(struct cw_dispatcher *d, struct job *j, double seconds)
 {
     struct point *p = &j->history.now;
@@ -91,7 +96,8 @@ static void point_take(struct cw_dispatcher *d, struct job *j, double seconds)
     p->wanted = d->scaler.enabled ? (float)j->scaling.claim.want : NAN;
 }
 
-/* Returns the job's history, made if it has none. NULL: no memory, or too many. */
+/* Returns the job's history, and makes it if there is none. NULL: no memory, or there are DP_HISTORIES
+ * already. */
 static struct history *history_get(struct cw_dispatcher *d, struct job *j)
 {
     if (!j->history.kept && d->history.n < DP_HISTORIES &&
@@ -127,7 +133,7 @@ void cw_dp_history_free(struct cw_dispatcher *d, struct job *j)
 
 /* ---- events ---- */
 
-/* Adds a mark to the job, unless it is over. */
+/* Adds a mark to the job's history, unless the job is over. */
 static void history_mark(struct cw_dispatcher *d, struct job *j, enum mark_kind kind, uint64_t which)
 {
     struct history *h = !cw_dp_job_over(j) ? history_get(d, j) : NULL;
@@ -183,7 +189,7 @@ json_t *cw_dp_history_now(const struct job *j)
     return o;
 }
 
-/* Returns one value of each point, or (column < 0) its time. */
+/* Returns a list with one value of each point; column < 0: the times of the points. */
 static json_t *history_column_json(const struct cw_dispatcher *d, const struct history *h, int column)
 {
     json_t *list = json_array();

@@ -1,8 +1,6 @@
-/*
- * How jobs went in the last ten minutes, for people: a point every two seconds, and what happened between
- * them. Kept here and not by the page that shows it, which is mostly opened after something went wrong. Not
- * in the journal: a restarted dispatcher begins anew. Loop thread only.
- */
+/* The history of each job in the last ten minutes, for the dashboard: a point every two seconds, and marks
+ * for events. The dispatcher keeps it, because the dashboard is mostly opened after something went wrong. It
+ * is not in the journal: after a restart it begins empty. Loop thread only. */
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
@@ -11,65 +9,66 @@
 #include "service/dispatcher/ranks.h"
 #include "service/dispatcher/types.h"
 
-#define DP_POINT_NS \
-    (2 * UINT64_C(1000000000)) /* clients and workers report once a second: each point has such a report */
-#define DP_POINTS 300          /* ten minutes */
+/* clients and workers report once a second, so each point has a new report */
+#define DP_POINT_NS (2 * UINT64_C(1000000000))
+#define DP_POINTS 300 /* ten minutes */
 #define DP_MARKS 32
-#define DP_HISTORIES 2000 /* jobs that have one, 13 KB each: further ones have only the last point */
+/* most jobs with a history (13 KB each); further jobs have only their last point */
+#define DP_HISTORIES 2000
 
-/* Since the point before. NAN: not known. */
+/* Measurements since the previous point. NAN: not known. */
 struct point {
     uint64_t at_ns; /* 0: none yet */
-    /* batches per second: that ranks were handed; that they would take if they never waited */
+    /* batches per second: delivered to all ranks; that all ranks would take if they never waited */
     float rate, demand;
-    /* part of the time that ranks waited: on average, and the one that waited most */
+    /* share of the time that ranks waited: on average; of the rank that waited most */
     float waited, waited_most;
-    float workers, wanted; /* that compute; that the policy wants */
-    float cpus;            /* threads' time for its stream, per time */
-    float cached;          /* part of its stream's elements that was read from caches */
+    float workers, wanted; /* number of workers: that compute; that the policy wants */
+    float cpus;            /* CPUs that workers used for the job's stream: thread seconds per second */
+    float cached;          /* share of the stream's elements that was read from caches */
 };
 
-/* Something that happened to a job: a worker that served it, or a client that was attached, is gone without
- * notice. */
+/* An event of a job: a worker that served it, or an attached client, was lost without having announced it. */
 struct mark {
     uint64_t at_ns;
 
     enum mark_kind { MARK_WORKER_GONE, MARK_RANK_GONE } kind;
 
-    uint64_t which; /* the worker's id, the rank */
+    uint64_t which; /* the worker's id, or the rank */
 };
 
 struct history {
     struct point points[DP_POINTS];
     struct mark marks[DP_MARKS];
-    size_t n_points, n_marks; /* all that there were; the last ones are kept */
+    size_t n_points, n_marks; /* all so far; the last DP_POINTS and DP_MARKS are kept */
 };
 
 /* The history of a job. */
 struct job_history {
     struct point now;     /* the last point */
-    struct history *kept; /* NULL: none yet, or there are too many */
+    struct history *kept; /* NULL: none yet, or there are DP_HISTORIES already */
     /* the stream's compute_stats at the last point */
     double compute_s, positions, cached;
 };
 
-/* What all histories have in common. */
+/* The dispatcher's data about all histories. */
 struct history_table {
     size_t n;
     uint64_t last_point_ns;
-    double waited_most;   /* of all ranks, at the last point */
-    struct cw_pace paces; /* sums over all ranks that there ever were: n, step_s, wait_s */
+    double waited_most;   /* largest `waited` of all ranks, at the last point */
+    struct cw_pace paces; /* sums over all ranks so far: n, step_s, wait_s */
 };
 
-/* Adds a point to each job, if it is time for it. */
+/* Adds a point to each job, if DP_POINT_NS have passed since the last one. */
 void cw_dp_history_tick(struct cw_dispatcher *d);
 /* Frees the job's history. */
 void cw_dp_history_free(struct cw_dispatcher *d, struct job *j);
-/* Marks in the jobs that the worker serves that it is gone. */
+/* Adds a mark to each job that the worker served: the worker is gone. */
 void cw_dp_history_worker_gone(struct cw_dispatcher *d, const struct worker *w);
-/* Marks in the rank's job that its client is gone. */
+/* Adds a mark to the rank's job: the rank's client is gone. */
 void cw_dp_history_rank_gone(struct cw_dispatcher *d, const struct rank *r);
-/* All of it, column by column; NULL: no memory. docs/metrics.md has the fields. */
+/* Returns the job's history as JSON, one list per column; docs/metrics.md has the fields. New reference;
+ * NULL: no memory. */
 json_t *cw_dp_history_json(const struct cw_dispatcher *d, const struct job *j);
-/* The last point; null: none yet, or the job is over. */
+/* Returns the job's last point as JSON; null: there is none yet, or the job is over. New reference. */
 json_t *cw_dp_history_now(const struct job *j);

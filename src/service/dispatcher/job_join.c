@@ -13,7 +13,7 @@
 
 /* ---- what must agree ---- */
 
-/* Fills err with the term that differs. */
+/* Fills err: the term `attribute` of the Attach differs from the job's. */
 static int join_refuse(struct cw_error *err, const char *job, const char *attribute, const char *value,
                        const char *expected)
 {
@@ -21,7 +21,7 @@ static int join_refuse(struct cw_error *err, const char *job, const char *attrib
                           "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
 }
 
-/* Writes a term: a number, or what order or guarantee it is. */
+/* Returns a term as text: a number, or the name of the order or guarantee. */
 static const char *join_term(const char *attribute, uint64_t value, char buf[33])
 {
     if (strcmp(attribute, "order") == 0)
@@ -32,8 +32,9 @@ static const char *join_term(const char *attribute, uint64_t value, char buf[33]
     return buf;
 }
 
-/* Whether the rank counts rounds from another batch than the job. Each rank takes every world_size-th batch
- * from there on. In epochs after one that was begun in the middle, all count from 0. */
+/* Checks that the rank counts rounds from the same batch as the job. Each rank takes every world_size-th
+ * batch from that batch on. If the job began in the middle of an epoch, later epochs count from batch 0. < 0:
+ * it differs. */
 static int join_round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[64], y[64];
@@ -74,7 +75,7 @@ static int join_job_differs(const struct job *j, const Cachew__Attach *a, struct
     return join_round_differs(j, a, err);
 }
 
-/* Checks the terms by themselves. */
+/* Checks that each term is valid by itself. */
 static int join_check(const Cachew__Attach *a, struct cw_error *err)
 {
     size_t size = strlen(a->job);
@@ -94,23 +95,24 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
         strlen(a->pipeline) > CW_PIPELINE_BYTES)
         return cw_error_set(
             err, CW_E_SERVICE,
-            "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes",
+            "Attach needs a fingerprint of 16 bytes, at least one epoch, and a pipeline of at most %zu bytes",
             CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY ||
         (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "order %d with guarantee %d: this dispatcher does not know them", (int)a->order,
-                            (int)a->guarantee);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "order %d with guarantee %d: this version of the dispatcher does not know one of them",
+            (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
-                              "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves "
-                              "a gap; expected order \"any\"");
+                              "guarantee \"at-most-once\" with order \"exact\": a lost range leaves a gap in "
+                              "the order; expected order \"any\"");
     return 0;
 }
 
 /* ---- joining ---- */
 
-/* Takes note of where rounds begin: in the earliest epoch in which a rank began in the middle. */
+/* Stores where rounds begin: of the ranks that began in the middle of an epoch, the earliest epoch counts. */
 static void join_note_round(struct job *j, const Cachew__Attach *a)
 {
     if (a->round && (!j->round_known || a->round->epoch < j->round.epoch))
@@ -118,7 +120,7 @@ static void join_note_round(struct job *j, const Cachew__Attach *a)
     j->round_known |= a->round != NULL;
 }
 
-/* Whether an attached rank sent a message since then. */
+/* Whether an attached rank of the job sent a message since since_ns. */
 static bool join_heard_since(const struct job *j, uint64_t since_ns)
 {
     DP_RANKS_EACH (r, j)
@@ -127,7 +129,7 @@ static bool join_heard_since(const struct job *j, uint64_t since_ns)
     return false;
 }
 
-/* Whether the client goes on from a saved state, or was attached before. */
+/* Whether the client continues from a saved state, or was attached before. */
 static bool join_continues(const Cachew__Attach *a)
 {
     const Cachew__Place *from = a->from, *round = a->round;
@@ -159,9 +161,11 @@ int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t si
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->journal.damaged) &&
         join_continues(a))
         return cw_error_set(
-            err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
-            j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
-    if (j) /* it is over, or has no client: it begins anew */
+            err, CW_E_SERVICE,
+            "job \"%s\" can't go on with guarantee \"at-most-once\": %s; start the job again from the "
+            "beginning",
+            a->job, j && j->why ? j->why : "the dispatcher's journal was damaged, and does not have the job");
+    if (j) /* the job is over, or has no client: it is replaced by a new one */
         cw_dp_job_free(d, j);
     struct stream *s = NULL;
     r = cw_dp_job_new(d, a->job, &j, err);

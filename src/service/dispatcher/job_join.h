@@ -1,4 +1,4 @@
-/* Decides whether a client may join a job: the job must agree with it in all terms. */
+/* Decides whether a client may join a job: all terms of its Attach must be those of the job. */
 #pragma once
 #include <stdint.h>
 
@@ -6,7 +6,8 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* *ret: the job of this Attach, made where it is not known or is over. 1: it differs (err says how), and
- * no rank of the job sent a message since since_ns: perhaps its clients are gone. */
+/* ret: the job that the Attach names; a new one if there is none, or it is over, or it has other terms and no
+ * client. 1: its terms differ (err says which), and no rank of the job sent a message since since_ns, so its
+ * clients may be gone. < 0: refused. */
 int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret,
                    struct cw_error *err) _must_check_;

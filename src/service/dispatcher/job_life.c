@@ -1,4 +1,4 @@
-/* Makes, starts, ends and frees jobs. */
+/* Creates, starts, ends and frees jobs. */
 #include "service/dispatcher/job_life.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@
 #include "service/dispatcher/state.h"
 #include "service/dispatcher/stream_life.h"
 
-/* Returns the job that is over for longest, or (not over) without a client for longest; NULL: there is none.
- */
+/* Returns the job that has been over for the longest time, or (over false) without a client for the longest
+ * time; NULL: there is none. */
 static struct job *job_find_oldest(struct cw_dispatcher *d, bool over)
 {
     struct job *oldest = NULL;
@@ -22,15 +22,17 @@ static struct job *job_find_oldest(struct cw_dispatcher *d, bool over)
     return oldest;
 }
 
-/* Whether there is room for one more job: the one that is without a client for longest makes room. */
+/* Makes room for one more job: if there are DP_JOBS, removes the job that has been without a client for the
+ * longest time. False: all jobs have clients. */
 static bool job_room(struct cw_dispatcher *d)
 {
     if (d->jobs.n - d->jobs.n_over < DP_JOBS)
         return true;
     struct job *oldest = job_find_oldest(d, false);
     if (oldest) {
-        cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name,
-                  DP_JOBS);
+        cw_dp_log(d, true,
+                  "job \"%s\" is removed to make room: it has no client, and the dispatcher has %d jobs",
+                  oldest->name, DP_JOBS);
         cw_dp_job_free(d, oldest);
     }
     return oldest;
@@ -39,7 +41,8 @@ static bool job_room(struct cw_dispatcher *d)
 int cw_dp_job_new(struct cw_dispatcher *d, const char *name, struct job **ret, struct cw_error *err)
 {
     if (!job_room(d))
-        return cw_error_set(err, CW_E_SERVICE, "there are %d jobs already", DP_JOBS);
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher has %d jobs already, the most that it accepts",
+                            DP_JOBS);
     struct job *j = malloc(sizeof(*j));
     if (!j)
         return cw_error_nomem(err, sizeof(*j), "a job");
@@ -80,7 +83,7 @@ void cw_dp_job_leave_stream(struct cw_dispatcher *d, struct job *j)
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 {
     if (cw_dp_job_journalled(j))
-        /* else a restart collects it */
+        /* if that fails for lack of memory, the job is removed again some time after a restart */
         cw_dp_journal_tried(d, cw_dp_journal_gone(d, JOURNAL_JOB, j->name, strlen(j->name), NULL));
     cw_dp_job_leave_stream(d, j);
     cw_dp_ranks_free(d, j);
@@ -102,7 +105,7 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
             cw_dp_rank_begin(d, r);
     if (cw_dp_job_journalled(j))
         return;
-    if (j->ranks.n_attached == 0) { /* all of them were refused */
+    if (j->ranks.n_attached == 0) { /* all clients were refused */
         cw_dp_job_free(d, j);
         return;
     }
@@ -145,7 +148,7 @@ void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state,
     if (n_lost > 0)
         cw_dp_log(d, true,
                   "job \"%s\" is %s%s%s; %" PRIu64
-                  " ranges were lost with workers, and left out (at-most-once)",
+                  " ranges were lost with workers, and their batches left out (at-most-once)",
                   j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost);
     else
         cw_dp_log(d, j->lost, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
@@ -177,14 +180,14 @@ static void job_tick_running(struct cw_dispatcher *d, struct job *j)
     if (j->ranks.n_attached > 0) {
         cw_dp_held_notify(d, j);
     } else if (d->now_ns - j->since_ns >= DP_ABANDONED) {
-        cw_dp_log(d, true, "job \"%s\" is collected: it had no client for an hour", j->name);
+        cw_dp_log(d, true, "job \"%s\" is removed: it had no client for an hour", j->name);
         cw_dp_job_free(d, j);
     }
 }
 
 void cw_dp_job_tick(struct cw_dispatcher *d)
 {
-    /* a job whose entry was left out would have been collected by now */
+    /* from now on an unknown job can't be one whose entry was left out: it would have been removed by now */
     if (d->journal.damaged && d->now_ns - d->start_ns >= DP_LISTED) {
         d->journal.damaged = false;
         cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));

@@ -58,14 +58,15 @@ char *cw_dp_scaling_memory(const struct cw_dispatcher *d, const struct job *j)
     return text && strlen(text) <= DP_POLICY_BYTES ? CW_STEAL(text) : NULL;
 }
 
-/* The memory of another policy is ignored, but its number of workers is taken over. */
+/* If the entry was written with another policy, the policy's memory is ignored, and only the number of
+ * workers is used. */
 void cw_dp_scaling_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row)
 {
     struct cw_claim *claim = &j->scaling.claim;
     claim->weight = row->weight >= CW_WEIGHT_LEAST && row->weight <= CW_WEIGHT_MOST ? row->weight : 1;
     claim->priority = row->priority;
     claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
-    /* their pools are decided anew: until then any of them count */
+    /* the policy decides again on pools; until then workers of any pool count */
     claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS);
     j->scaling.objective = row->objective <= 1 + CW_OBJECTIVE_COST ? (int)row->objective : 0;
     j->scaling.client_price_per_h = row->client_price_per_h >= CW_CLIENT_PRICE_LEAST &&

@@ -1,6 +1,6 @@
-/* How many workers a job has, and why: the state that policy_step.c and worker_sets.c decide on, and its part
- * of the journal. Without a policy (scaler.enabled false) all workers serve all jobs, and only where they
- * cache is decided. */
+/* The state of scaling: how many workers a job wants and gets, and why. policy_step.c and worker_sets.c
+ * change it; parts of it are in the journal. Without a policy (scaler.enabled false) all workers serve all
+ * jobs, and only cache points are decided. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,19 +13,19 @@
 #include "proto/journal.pb-c.h"
 #include "service/dispatcher/types.h"
 
-#define DP_POOL_INDEXES CW_POLICY_POOLS    /* kinds of workers; 0: those of no pool, else a pool's index */
+#define DP_POOL_INDEXES CW_POLICY_POOLS    /* size of arrays by pool index; index 0: workers of no pool */
 #define DP_DECISIONS 32                    /* last decisions of a job that are kept */
-#define DP_POLICY_BYTES ((size_t)64 << 10) /* of a policy's memory in the journal */
+#define DP_POLICY_BYTES ((size_t)64 << 10) /* most bytes of a policy's memory in the journal */
 
-/* A decision of a policy, for people. */
+/* A decision of a policy, as it is shown by the dashboard. */
 struct decision {
     double t; /* seconds since the job began */
     uint64_t at_ns;
     json_t *record;
 };
 
-/* After a change of the worker set, clients first get ranges of the old one, then what was prefetched
- * meanwhile. Measuring begins when both are over. */
+/* The phases after a change of the worker set. Clients first get batches of ranges that the old set computed,
+ * then batches that were prefetched in the meantime. Measuring begins when both are used up. */
 enum scaling_phase {
     SCALING_MEASURES,
     SCALING_STARTS,   /* workers are missing */
@@ -35,50 +35,52 @@ enum scaling_phase {
 
 struct scaling {
     struct cw_policy_memory memory;
-    /* want: workers that the policy wants, at least 1; share: workers that the worker set is to have. Of all
-     * pool indexes together */
+    /* sums over all pool indexes. want: workers that the policy wants, at least 1; share: workers that the
+     * worker set is to have */
     struct cw_claim claim;
-    /* By pool index. What is missing in the sum, or can't be had there, is taken where there is some left */
+    /* by pool index, as the policy wants them; if a pool can't supply its number, other pools supply the rest
+     */
     int want[DP_POOL_INDEXES];
     int share[DP_POOL_INDEXES];
-    int most[DP_POOL_INDEXES];  /* that it could have, whatever it wants, ... */
-    uint64_t most_serial;       /* ... at this scaler.claims_serial; 0: not known yet */
-    int cap[DP_POOL_INDEXES];   /* workers that were there when waiting for more ended (-1: all came), ... */
+    int most[DP_POOL_INDEXES];  /* workers that the job could get if it wanted all, ... */
+    uint64_t most_serial;       /* ... computed at this scaler.claims_serial; 0: not computed yet */
+    int cap[DP_POOL_INDEXES];   /* workers that ran when the wait for more was given up (-1: all came), ... */
     uint64_t cap_serial;        /* ... at this scaler.supply_serial; 0: there is no cap */
     int objective;              /* 1 + enum cw_objective; 0: the dispatcher's */
     double client_price_per_h;  /* 0: the dispatcher's */
-    uint64_t began_ns, next_ns; /* the first query of the policy, and the next one */
+    uint64_t began_ns, next_ns; /* when scaling of the job began; when the policy is queried next */
     enum scaling_phase phase;
     uint64_t phase_ns, until_pos, until_ns;
-    uint64_t n_joined; /* stream_assignments.n_joined when the worker set was complete */
+    uint64_t n_joined; /* value of stream_assignments.n_joined when the worker set was complete */
     struct decision decisions[DP_DECISIONS];
-    size_t n_decisions; /* all that were made; the last ones are kept */
+    size_t n_decisions; /* all so far; the last DP_DECISIONS are kept */
 };
 
-/* What the dispatcher decides workers by. */
+/* The dispatcher's policy, and its state for all jobs together. */
 struct scaler {
     bool enabled;         /* there is a policy */
-    bool worker_sets_due; /* the end of the turn is to update worker sets */
+    bool worker_sets_due; /* the next turn updates the worker sets */
     struct cw_policy policy;
     enum cw_objective objective;
     double client_price_per_h, worker_price_per_h;
     struct cw_link pools;                /* the cheapest first */
-    uint64_t busy_ns;                    /* when there was a job last */
+    uint64_t busy_ns;                    /* when a job last needed workers */
     uint64_t n_decisions, n_cache_moves; /* n_cache_moves: those that move a cache point */
-    uint64_t claims_hash, claims_serial; /* serial: incremented when what shares follow from changes */
-    uint64_t supply_serial;              /* incremented whenever more workers may be available */
+    /* claims_serial grows when the inputs of the shares change; claims_hash: of these inputs */
+    uint64_t claims_hash, claims_serial;
+    uint64_t supply_serial; /* grows when more workers may be available */
 };
 
-/* Has the end of the turn update worker sets, as something that they depend on changed. */
+/* Something that worker sets depend on changed: the next turn updates them. */
 void cw_dp_scaling_due(struct cw_dispatcher *d);
-/* Begins a job that has no worker yet. */
+/* Starts scaling of a job that has no worker yet. */
 void cw_dp_scaling_begin(struct cw_dispatcher *d, struct job *j);
 bool cw_dp_scaling_active(const struct job *j); /* the job needs workers */
-/* The job's own, or the dispatcher's. */
+/* Return the job's own value, or else the dispatcher's default. */
 enum cw_objective cw_dp_scaling_objective(const struct cw_dispatcher *d, const struct job *j);
 double cw_dp_scaling_client_price(const struct cw_dispatcher *d, const struct job *j);
 /* Returns the policy's memory as JSON for the journal; the caller frees it. NULL: it has none. */
 char *cw_dp_scaling_memory(const struct cw_dispatcher *d, const struct job *j);
 void cw_dp_scaling_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row);
-/* The last decisions, oldest first; new, or NULL: no memory. */
+/* Returns the last decisions as JSON, oldest first. New reference; NULL: no memory. */
 json_t *cw_dp_scaling_decisions(const struct cw_dispatcher *d, const struct job *j);

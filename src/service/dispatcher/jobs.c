@@ -1,4 +1,4 @@
-/* The table of jobs: lookup, and what follows from a job's ranks. */
+/* The table of jobs: lookup, and values computed from a job's ranks. */
 #include "service/dispatcher/jobs.h"
 
 #include <stdlib.h>
@@ -50,7 +50,8 @@ uint64_t cw_dp_job_mark(struct job *j)
         return UINT64_MAX;
     if (j->mark.n > 0)
         return j->mark.pos;
-    bool missing = j->ranks.n < j->terms.world_size && !j->missing_over; /* ranks that did not attach yet */
+    bool missing = j->ranks.n < j->terms.world_size &&
+                   !j->missing_over; /* some ranks have not attached yet */
     j->mark = (struct job_mark){.pos = missing ? j->first_from : UINT64_MAX, .n = missing};
     DP_RANKS_EACH (r, j) {
         if (r->finished || !r->began)

@@ -1,4 +1,4 @@
-/* Adds entries to the journal's next batch; the header has the keys. */
+/* Adds entries to the journal's next batch. journal.h describes the keys. */
 #include "service/dispatcher/journal.h"
 
 #include <endian.h>
@@ -38,18 +38,19 @@ static struct journal_key journal_range_key(const struct stream *s, uint64_t pos
 
 /* ---- entries ---- */
 
-/* Makes room for an action. CW_E_SERVICE: too much waits for the journal. */
+/* Makes room for an action. CW_E_SERVICE: too many entries are pending. */
 static int journal_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct journal_entries *e = &d->journal.pending;
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s",
-                            e->n, d->journal.retry_ns != 0 ? d->journal.error.message : "its disk is slow");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "%zu entries wait for the dispatcher's journal, which accepts no more now: %.500s", e->n,
+            d->journal.retry_ns != 0 ? d->journal.error.message : "its disk is slow");
     return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
-/* Adds an action, for which there is room, with its references. */
+/* Adds an action, and takes references to what it names. journal_room made room for it. */
 static void journal_action_add(struct journal_entries *e, const struct action *then)
 {
     if (then->peer)
@@ -61,7 +62,7 @@ static void journal_action_add(struct journal_entries *e, const struct action *t
     e->actions[e->n++] = *then;
 }
 
-/* Adds an entry with its checksum, and the action that follows, if it is not NULL. */
+/* Adds an entry with its checksum. then (may be NULL): the action that is run once the entry is durable. */
 static int journal_put(struct cw_dispatcher *d, struct journal_key k, const ProtobufCMessage *m,
                        const struct action *then, struct cw_error *err)
 {
@@ -111,10 +112,11 @@ int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struc
 void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
 {
     if (result < 0)
-        cw_dp_log(d, true, "no memory for an entry of the journal");
+        cw_dp_log(d, true,
+                  "out of memory: an entry of the journal was not written; a restart does not need it");
 }
 
-/* ---- what is written ---- */
+/* ---- the entries by kind ---- */
 
 int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
 {

@@ -12,13 +12,13 @@
 
 /* ---- cutting ---- */
 
-/* Positions of a range in a placed plan while no rate is known. Elements may take 0.1 s each, and after five
- * completions ranges can have a thousand times as many. */
+/* Positions of a range in a placed plan (batches follow from the elements of ranges) while no rate is known.
+ * Elements may take 0.1 s each. After five completions ranges can be a thousand times as large. */
 #define FIRST_POSITIONS 64
-/* The same in a counted plan, if a batch has more. */
+/* The same in a counted plan (batches follow from positions), unless a batch has fewer positions. */
 #define FIRST_OF_BATCH 16
 
-/* Returns the positions of a range that fit the memory of each ready worker. */
+/* Returns how many positions of a range fit the memory of every ready worker. */
 static uint64_t fill_most_positions(struct stream *s)
 {
     if (s->assignments.most_positions != 0)
@@ -30,8 +30,8 @@ static uint64_t fill_most_positions(struct stream *s)
     return s->assignments.most_positions;
 }
 
-/* Whether so many positions take more than a second of threads' time, or that is not known. The rate alone
- * may be low because clients take little. */
+/* Whether this number of positions takes more than one second of thread time, or the time is not known. The
+ * stream's rate would not tell: it may be low because clients consume slowly. */
 static bool fill_is_expensive(const struct stream *s, uint64_t positions)
 {
     const struct compute_stats *c = &s->computed;
@@ -75,14 +75,15 @@ static struct range *fill_cut(struct stream *s, struct span gap)
 
 /* ---- granting ---- */
 
-/* Whether it is never leased: it was lost, or lies behind the last element of its epoch. */
+/* Whether the range is never leased again: it was lost, or lies after the last element of its epoch. */
 static bool fill_is_over(const struct range *x)
 {
     return (x->flags & RANGE_LOST) || ((x->flags & RANGE_DURABLE) && x->reporter == 0);
 }
 
-/* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the
- * positions up to the next range. False: there is no such position, or no room in the table. */
+/* Finds the first wanted position that is leased to no worker. *ret: its range; NULL: it is in no range, and
+ * *gap is set to the positions up to the next range. False: there is no such position, or the table is full.
+ */
 static bool fill_next_free(struct stream *s, struct range **ret, struct span *gap)
 {
     struct range_table *ranges = &s->ranges;
@@ -96,8 +97,9 @@ static bool fill_next_free(struct stream *s, struct range **ret, struct span *ga
     return ranges->free_from < s->total && (*ret || ranges->n < DP_RANGES);
 }
 
-/* Makes room for the range at pos, as all workers are full: drops the last lease behind it, and returns the
- * assignment that had it. NULL: there is none. This ends, as earlier ranges are always worth more. */
+/* All workers are full: drops the last lease after pos, to make room for the range at pos. Returns the
+ * assignment that had the lease. NULL: there is none. Earlier ranges always win, so this can't go on for
+ * ever. */
 static struct assignment *fill_make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
     struct range *x;
@@ -106,15 +108,15 @@ static struct assignment *fill_make_room(struct cw_dispatcher *d, struct stream 
         for (int i = 0; i < 2 && x->holder[i].assignment; i++) {
             struct assignment *t = x->holder[i].assignment;
             if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & RANGE_COMPLETE)))
-                continue; /* a complete range takes room only at its capacity */
+                continue; /* a complete range needs room only if the worker is at its capacity */
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
             return t;
         }
     return NULL;
 }
 
-/* If all ranges are leased and a worker has nothing to compute, takes the last range from a worker that
- * computes an earlier one. Returns that range. NULL: there is none. */
+/* If all ranges are leased and a worker has nothing to compute: takes the last range from a worker that is
+ * still computing an earlier one. Returns the range. NULL: there is none. */
 static struct range *fill_take_back(struct cw_dispatcher *d, struct stream *s)
 {
     const struct assignment *idle = s->assignments.heap.n > 0 ? s->assignments.heap.items[0] : NULL;
@@ -142,8 +144,8 @@ static bool fill_is_wanted(const struct cw_dispatcher *d, const struct stream *s
     return false;
 }
 
-/* Chooses the worker that reads the iterable, and sends its address to all. It is the oldest worker: a
- * restarted dispatcher chooses the same one, and it is the last to be released. */
+/* Chooses the origin, the worker that reads the iterable, and sends its address to all workers of the stream.
+ * The oldest worker is chosen: a restarted dispatcher chooses the same one, and it is released last. */
 static void fill_choose_origin(struct cw_dispatcher *d, struct stream *s)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
@@ -156,9 +158,9 @@ static void fill_choose_origin(struct cw_dispatcher *d, struct stream *s)
         }
 }
 
-/* Returns whether a worker has enough to compute: `depth` ranges, and DP_DEPTH_S of work, as a lease and its
- * completion take time to arrive. Work is counted in positions, so that ranges that were cut while elements
- * seemed cheap are not leased by the dozen. */
+/* Returns whether a worker has enough to compute: `depth` ranges and DP_DEPTH_S of work, because leases and
+ * completions take time to arrive. Work is counted in positions: if elements get more expensive, a worker
+ * does not get dozens of ranges that were cut before. */
 static bool fill_has_enough(const struct stream *s, const struct assignment *t)
 {
     return t->n_held - t->n_complete >= s->speed.depth && (double)t->to_compute >= s->speed.rate * DP_DEPTH_S;
@@ -174,12 +176,12 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         fill_choose_origin(d, s);
     while (fill_next_free(s, &x, &gap) || (x = fill_take_back(d, s))) {
         if (s->assignments.heap.n == 0 && s->assignments.n_shunned > 0 && !cw_dp_worker_set_comes(d, s))
-            cw_dp_prepare_unshun(d, s, true); /* a shunned worker is better than none */
+            cw_dp_prepare_unshun(d, s, true); /* a shunned worker is better than no worker */
         if (s->assignments.heap.n == 0)
             return;
         struct assignment *t = s->assignments.heap.items[0];
-        /* A complete range costs only memory, which the worker watches itself. Several ranks may need their
-         * batches before the first range ends. */
+        /* Complete ranges count only towards the capacity, not as work: several ranks may need their batches
+         * at the same time, and the worker limits its memory itself. */
         if ((t->n_held >= t->capacity || fill_has_enough(s, t)) && !(t = fill_make_room(d, s, gap.begin)))
             return;
         if (!x && !(x = fill_cut(s, gap)))
@@ -191,7 +193,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- late ranges ---- */
 
-/* Returns how long after its lease a range is late, by the rate of all workers of the stream. */
+/* Returns how many ns after its lease a range counts as late, by the rate of the stream's workers. */
 static double late_after_ns(const struct stream *s, const struct range *x)
 {
     if (!(s->speed.rate > 0))
@@ -201,8 +203,8 @@ static double late_after_ns(const struct stream *s, const struct range *x)
            CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
 }
 
-/* Returns a worker with room, or with nothing to compute: it may have one more than its capacity, as all wait
- * for the range. NULL: there is none. */
+/* Returns an assignment other than `but` that has room, or has computed everything; the latter may get one
+ * range more than its capacity, because clients wait for the range. NULL: there is none. */
 static struct assignment *late_find_idle(const struct stream *s, const struct assignment *but)
 {
     for (size_t i = 0; i < s->assignments.heap.n; i++) {
@@ -225,13 +227,14 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     if ((double)(d->now_ns - x->leased_ns) < late_after_ns(s, x))
         return;
     struct assignment *slow = x->holder[0].assignment, *t = late_find_idle(s, slow);
-    /* while no rate is known, another worker that computes may be no faster */
+    /* while no rate is known, a worker that is computing something may be no faster */
     if (!t || (!(s->speed.rate > 0) && t->n_held > t->n_complete))
         return;
     Cachew__Place at = cw_dp_stream_place(s, x->begin);
     cw_dp_log(d, false,
               "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64
-              " (%" PRIu64 " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
+              " (%" PRIu64 " ms): worker %" PRIu64
+              " runs them too; idle workers get second leases of its other unfinished ranges",
               at.position, at.position + (x->end - x->begin), at.epoch, slow->worker->id,
               (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     for (; x && t; x = cw_dp_range_next(&s->ranges, x)) {

@@ -1,4 +1,4 @@
-/* Packs leases and revocations into messages. */
+/* Puts leases and revocations into messages, and sends them. */
 #include "service/dispatcher/lease_outbox.h"
 
 #include "base/macro.h"
@@ -10,8 +10,8 @@ void cw_dp_outbox_dirty(struct cw_dispatcher *d, struct assignment *t)
         cw_list_add(&d->assignments.dirty, &t->outbox.dirty);
 }
 
-/* Fills in the part of the span that lies in its first epoch. Returns where that part ends, counted through
- * the epochs. */
+/* Fills in the part of the span that lies in its first epoch. Returns the end of that part as a position
+ * counted over all epochs. */
 static uint64_t outbox_range(const struct stream *s, struct span span, Cachew__Range *ret)
 {
     Cachew__Place at = cw_dp_stream_place(s, span.begin);
@@ -29,7 +29,7 @@ static void outbox_send_revoke(struct cw_dispatcher *d, struct assignment *t)
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REVOKE, .revoke = &r};
     for (size_t i = 0; i < t->outbox.n_revoke; i++)
         for (struct span left = t->outbox.revoke[i];
-             left.begin < left.end;) { /* one message range for each epoch */
+             left.begin < left.end;) { /* a range of the message can't cross epochs */
             pointers[r.n_positions] = &ranges[r.n_positions];
             left.begin = outbox_range(s, left, pointers[r.n_positions++]);
             if (r.n_positions == CW_COUNT_OF(ranges)) {
@@ -52,13 +52,13 @@ static void outbox_send_leases(struct cw_dispatcher *d, struct assignment *t)
                         .whole = whole};
     l.n_ranges = l.n_from = l.n_whole = t->outbox.n_leases;
     for (size_t i = 0; i < t->outbox.n_leases; i++) {
-        /* never NULL: dropped ranges are taken out of the outbox */
+        /* never NULL: leases of dropped ranges are removed from the outbox */
         const struct range *x = cw_dp_range_find(&s->ranges, t->outbox.leases[i]);
         pointers[i] = &ranges[i];
         whole[i] = (x->flags & RANGE_REPORTED) != 0;
         outbox_range(s, (struct span){x->begin, x->end}, pointers[i]);
         ranges[i].lease = x->holder[x->holder[0].assignment != t].lease;
-        /* the earliest batch that a client wants begins at or before base */
+        /* clients need no batch that ends at or before base: computing begins with the batch that has base */
         uint64_t base = ranges[i].begin + (s->ranges.base > x->begin ? s->ranges.base - x->begin : 0);
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }
@@ -104,7 +104,7 @@ void cw_dp_outbox_revoke(struct cw_dispatcher *d, struct assignment *t, uint64_t
     struct lease_outbox *out = &t->outbox;
     struct span *last = out->n_revoke > 0 ? &out->revoke[out->n_revoke - 1] : NULL;
     cw_dp_outbox_unsend(t, begin, end);
-    if (last && begin >= last->begin && begin <= last->end) { /* inside the last span, or right behind it */
+    if (last && begin >= last->begin && begin <= last->end) { /* inside the last span, or adjacent to it */
         last->end = CW_MAX(last->end, end);
         return;
     }

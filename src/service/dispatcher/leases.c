@@ -1,4 +1,4 @@
-/* Changes the holders of ranges, and everything that follows from them. */
+/* Changes the holders of ranges, and updates everything that depends on them. */
 #include "service/dispatcher/leases.h"
 
 #include <inttypes.h>
@@ -17,7 +17,8 @@ static void lease_send(struct cw_dispatcher *d, struct assignment *t, const stru
     cw_dp_outbox_dirty(d, t);
 }
 
-/* Adds the range to the counts of its new holder, moves that in the heap, and announces the placement. */
+/* Adds the range to the counts of its new holder, updates the holder's place in the heap, and marks the
+ * placement to be announced to clients. */
 static void lease_count(struct cw_dispatcher *d, struct assignment *t, struct range *x)
 {
     t->n_held++;
@@ -40,7 +41,7 @@ int cw_dp_lease_grant(struct cw_dispatcher *d, struct assignment *t, struct rang
     x->holder[1] = x->holder[0];
     x->holder[0] = (struct holder){t, ++d->leases.last_number};
     if (s->at_most_once) {
-        /* clients and the worker are sent it when the lease is durable */
+        /* the lease is sent to the worker, and announced to clients, once it is durable */
         x->flags |= RANGE_UNSENT;
         if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
             x->flags &= (uint8_t)~RANGE_UNSENT;
@@ -67,12 +68,12 @@ void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range
     x->flags &= (uint8_t)~RANGE_UNSENT;
     if (x->holder[0].assignment)
         lease_send(d, x->holder[0].assignment, x);
-    cw_dp_stream_announce(d, s, x); /* also if it is lost, since its holder is gone by now */
+    cw_dp_stream_announce(d, s, x); /* if the holder is gone by now, clients learn that the range is lost */
 }
 
 /* ---- dropping ---- */
 
-/* Takes the range off the counts of its i-th holder. */
+/* Subtracts the range from the counts of its i-th holder. */
 static void lease_uncount(const struct range *x, int i)
 {
     struct assignment *t = x->holder[i].assignment;
@@ -174,15 +175,15 @@ struct range *cw_dp_lease_exact(struct stream *s, struct span span)
     return x && x->begin == span.begin && x->end == span.end ? x : NULL;
 }
 
-/* Sets an earlier end of the range: the rest is free. */
+/* Sets an earlier end of the range: the positions after it are free. */
 static void lease_end_early(struct cw_dispatcher *d, struct stream *s, struct range *x, uint64_t end)
 {
     x->end = end;
     s->ranges.free_from = CW_MIN(s->ranges.free_from, end);
-    /* else the journal would have the rest as given twice */
+    /* otherwise the journal would say that the rest was given out, too */
     if (s->at_most_once && cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0)
-        cw_dp_log(d, true, "out of memory: the journal does not have that a range ends at position %" PRIu64,
-                  end);
+        cw_dp_log(d, true,
+                  "out of memory: the journal was not told that a range now ends at position %" PRIu64, end);
     cw_dp_stream_announce(d, s, x);
 }
 
@@ -215,7 +216,7 @@ void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64
         return;
     if (x->holder[!i].assignment) {
         cw_dp_lease_drop(d, x->holder[!i].assignment, x, DROP_REVOKED);
-        x->flags |= RANGE_HELD; /* its start time at this holder is not known */
+        x->flags |= RANGE_HELD; /* it is not known when the remaining holder began */
     }
     t->to_compute -= x->end - end;
     cw_dp_assignment_usable(d, t);
@@ -233,7 +234,7 @@ static void lease_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
     uint64_t begin = x->begin, end = x[n - 1].end;
     for (size_t i = 0; i < n; i++, x++) {
         for (int k = 0; k < 2 && x->holder[k].assignment; k++) {
-            /* one span for all of them: the outbox merges equal ones */
+            /* the same span for all of these ranges: the outbox merges equal spans */
             cw_dp_outbox_revoke(d, x->holder[k].assignment, begin, end);
             lease_uncount(x, k);
             cw_dp_assignment_usable(d, x->holder[k].assignment);
@@ -261,7 +262,8 @@ void cw_dp_lease_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base
         return;
     }
     if (base < s->ranges.base && s->ranges.n > DP_RANGES / 2)
-        cw_dp_lease_clear(d, s); /* a job that goes back has no use for later ranges */
+        cw_dp_lease_clear(
+            d, s); /* a job that went back has no use for later ranges, and they fill half of the table */
     lease_pass(d, s, cw_dp_range_index(&s->ranges, base));
     s->ranges.free_from = base < s->ranges.base ? base : CW_MAX(s->ranges.free_from, base);
     s->ranges.base = base;
@@ -292,6 +294,6 @@ void cw_dp_lease_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
     *x = (struct range){.begin = x->begin, .end = pos, .number = ++s->ranges.last_number};
     cw_dp_stream_announce(d, s, x);
     x = cw_dp_range_add(&s->ranges, behind);
-    if (x) /* else these positions are a gap, which is cut when it is leased */
+    if (x) /* without memory these positions stay a gap, from which ranges are cut later */
         cw_dp_stream_announce(d, s, x);
 }

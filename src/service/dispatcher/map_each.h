@@ -1,9 +1,9 @@
-/* Visits the structs of a hash map that have a hash; the caller compares keys. */
+/* A loop over the structs in a hash map that have a given hash. The body compares keys. */
 #pragma once
 #include "base/map.h"
 
-/* Returns the struct behind `from` (NULL: the first one) with this hash, whose node lies `member` bytes
- * behind its begin; NULL: there are no more. */
+/* Returns the next struct with this hash after `from` (NULL: the first one); NULL: there are no more. member:
+ * offset of the map's node in the struct. */
 static inline void *cw_dp_map_next(const struct cw_map *m, uint64_t hash, const void *from, size_t member)
 {
     const void *node = from ? (const char *)from + member : NULL;

@@ -5,7 +5,7 @@
 #include "net/metrics.h"
 #include "service/dispatcher/state.h"
 
-/* Adds a gauge with a sample for each value of the label, also where the count is 0. */
+/* Adds a gauge with one sample for each value of the label, even if its count is 0. */
 static void metrics_by_label(struct cw_metrics *m, const char *name, const char *help, const char *label,
                              const char *const *values, const uint64_t *counts, size_t n)
 {
@@ -23,7 +23,7 @@ static void metrics_connections(const struct cw_dispatcher *d, struct cw_metrics
                : p->role == CACHEW__ROLE__ROLE_WORKER       ? 1
                : p->role == CACHEW__ROLE__ROLE_ADMIN_CLIENT ? 2
                                                             : 3]++;
-    metrics_by_label(m, "dispatcher_connections", "Peers that are connected, by role.", "role", roles, counts,
+    metrics_by_label(m, "dispatcher_connections", "Connected peers, by role.", "role", roles, counts,
                      CW_COUNT_OF(roles));
 }
 
@@ -36,11 +36,11 @@ static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
         held += w->n_held;
     }
     metrics_by_label(m, "dispatcher_workers",
-                     "Workers by state; those that are gone are known for ten minutes.", "state", states,
+                     "Workers by state; workers that are gone are listed for ten minutes.", "state", states,
                      counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
-                            "Workers whose connection was lost, though they had not said that they leave."},
+                            "Workers whose connection was lost, and that had not announced that they leave."},
                            {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
                             "Ranges that workers hold at the moment, finished or not."},
                            {0},
@@ -58,24 +58,24 @@ static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
             counts[i] += strcmp(state, states[i]) == 0;
         ranks += j->ranks.n_attached;
     }
-    metrics_by_label(m, "dispatcher_jobs", "Jobs by state; those that are over are listed for an hour.",
+    metrics_by_label(m, "dispatcher_jobs", "Jobs by state; jobs that are over are listed for an hour.",
                      "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks,
                             "Ranks of jobs with a client."},
                            {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->history.paces.n,
-                            "Batches that ranks were handed, but the first of each."},
+                            "Batches delivered to ranks, without the first batch of each rank."},
                            {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->history.paces.wait_s,
-                            "What ranks waited for them."},
+                            "Time that ranks waited for these batches."},
                            {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->history.paces.step_s,
-                            "What ranks did between them."},
+                            "Time that ranks spent between these batches."},
                            {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->history.waited_most,
-                            "Part of the last two seconds that the rank which waited most has waited."},
+                            "Share of the last two seconds that the longest-waiting rank waited."},
                            {0},
                        });
 }
 
-/* Without a policy only decisions count. */
+/* Without a policy all of these except the decisions are 0. */
 static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;
@@ -89,23 +89,23 @@ static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
         pools++;
         short_of += *p->info->why != '\0';
     }
-    cw_metrics_list(
-        m, (const struct cw_metric_row[]){
-               {CW_METRIC_GAUGE, "dispatcher_workers_wanted", NULL, (double)wanted,
-                "Workers that the policy wants for all jobs together."},
-               {CW_METRIC_GAUGE, "dispatcher_workers_serving", NULL, (double)serving,
-                "Workers that serve a job."},
-               {CW_METRIC_GAUGE, "dispatcher_pool_workers_wanted", NULL, (double)pooled,
-                "Workers that provisioners are told to have."},
-               {CW_METRIC_GAUGE, "dispatcher_pools", NULL, (double)pools, "Provisioners that are connected."},
-               {CW_METRIC_GAUGE, "dispatcher_pools_short", NULL, (double)short_of,
-                "Those of them that can't give what is wanted."},
-               {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->scaler.n_decisions,
-                "Decisions of the policy, to stay included."},
-               {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->scaler.n_cache_moves,
-                "Of these, those by which a job is cached elsewhere, or not any more."},
-               {0},
-           });
+    cw_metrics_list(m,
+                    (const struct cw_metric_row[]){
+                        {CW_METRIC_GAUGE, "dispatcher_workers_wanted", NULL, (double)wanted,
+                         "Workers that the policy wants for all jobs together."},
+                        {CW_METRIC_GAUGE, "dispatcher_workers_serving", NULL, (double)serving,
+                         "Workers that serve a job."},
+                        {CW_METRIC_GAUGE, "dispatcher_pool_workers_wanted", NULL, (double)pooled,
+                         "Workers requested from provisioners."},
+                        {CW_METRIC_GAUGE, "dispatcher_pools", NULL, (double)pools, "Connected provisioners."},
+                        {CW_METRIC_GAUGE, "dispatcher_pools_short", NULL, (double)short_of,
+                         "Connected provisioners that can't supply the workers wanted."},
+                        {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->scaler.n_decisions,
+                         "Decisions of the policy, including decisions to change nothing."},
+                        {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->scaler.n_cache_moves,
+                         "Decisions that move a job's cache point, or turn its cache off."},
+                        {0},
+                    });
 }
 
 static void metrics_streams(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -125,7 +125,7 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     cw_metrics_list(&m, (const struct cw_metric_row[]){
                             {CW_METRIC_GAUGE, "dispatcher_uptime", "seconds",
-                             (double)(d->now_ns - d->start_ns) / 1e9, "Since it started."},
+                             (double)(d->now_ns - d->start_ns) / 1e9, "Time since the dispatcher started."},
                             {0},
                         });
     metrics_connections(d, &m);
@@ -137,24 +137,24 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
         &m,
         (const struct cw_metric_row[]){
             {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->leases.n_leased,
-             "Leases given to workers, second ones of late ranges too."},
+             "Leases given to workers, including second leases of late ranges."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->leases.n_completed,
-             "Ranges whose first completion came."},
+             "Ranges whose first completion arrived."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
-             "Ranges that were late and leased a second time."},
+             "Ranges that were late and were leased a second time."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
-             "Ranges that no worker held any more, and that are leased again if they are wanted."},
+             "Ranges that lost their last worker; they are leased again if they are still wanted."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
-             "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of "
-             "them."},
+             "Ranges of jobs with at-most-once that were lost with their workers, also if ranks got a part "
+             "of their batches."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
              "Transactions of the journal that are durable."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,
-             "What they took together: divided by their number, the mean."},
+             "Time of all commits; divided by their number: the mean."},
             {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->journal.n_failures,
-             "Transactions that could not be written, each try."},
+             "Failed attempts to write a transaction."},
             {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->journal.retry_ns == 0,
-             "1: the journal is written; 0: nothing is acknowledged until it can be."},
+             "1: the journal can be written; 0: it can't, and nothing is acknowledged until it can."},
             {0},
         });
 }

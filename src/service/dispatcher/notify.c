@@ -1,15 +1,17 @@
-/* Sends clients the addresses, placements and reports of their stream. */
+/* Sends clients the worker addresses, placements and reports of their stream. */
 #include "service/dispatcher/notify.h"
 
 #include "service/dispatcher/state.h"
 
-#define SENT_AT_ONCE 64         /* clients that are sent news each turn: more get it less often, ... */
-#define SENT_NS UINT64_C(20000) /* ... by this for each client, so that it takes a small part of the time */
-#define PER_MESSAGE 512         /* items that fit the stack, and one frame */
+/* up to this number of clients, each turn sends news; with more clients news is sent less often, ... */
+#define SENT_AT_ONCE 64
+/* ... after this number of ns per client, so that sending takes a small part of the time */
+#define SENT_NS UINT64_C(20000)
+#define PER_MESSAGE 512 /* items of one message: they fit the stack and one frame */
 #define ALL UINT64_MAX
 
-/* Sends to the attached ranks of a stream, or (not ALL) to those that were sent the reports before position
- * `from`. */
+/* Sends a message to the attached ranks of a stream. from ALL: to all; else to the ranks whose next report is
+ * at position `from`. */
 static void notify_ranks(struct cw_dispatcher *d, const struct stream *s, uint64_t from,
                          const Cachew__Envelope *m)
 {
@@ -28,7 +30,7 @@ static void notify_ranks(struct cw_dispatcher *d, const struct stream *s, uint64
     cw_dp_peer_send_all(d, peers, n, m);
 }
 
-/* Sends worker addresses to one client, or (NULL) to all of the stream. */
+/* Sends worker addresses to one client, or (client NULL) to all clients of the stream. */
 static void notify_workers(struct cw_dispatcher *d, struct stream *s, struct cw_peer *client,
                            struct worker *const *workers, size_t n, bool gone)
 {
@@ -63,11 +65,11 @@ void cw_dp_notify_gone(struct cw_dispatcher *d, struct worker *w)
 
 struct placements {
     Cachew__Placement of[PER_MESSAGE], *pointers[PER_MESSAGE];
-    uint64_t end[PER_MESSAGE]; /* through the epochs */
+    uint64_t end[PER_MESSAGE]; /* position counted over all epochs */
     size_t n;
 };
 
-/* The ranks of a job that need batches of a range: n of them, from rank `first` on. */
+/* The ranks of a job that need batches of a range: n ranks from `first` on, modulo the world size. */
 struct turns {
     uint32_t first, n;
 };
@@ -77,7 +79,7 @@ static struct turns turns_find(const struct stream *s, const struct job *j, cons
     uint64_t size = cw_dp_stream_align(s), first = a->begin / size, last = (a->end - 1) / size;
     uint32_t n = j->terms.world_size;
     uint64_t before = a->epoch == j->round.epoch ? n - j->round.batch % n : 0;
-    /* any rank may need the first batches, which fill up an epoch's last round */
+    /* any rank may need the epoch's first batches: they pad the last round */
     bool all = !cw_dp_stream_counted(s) || first < n;
     return (struct turns){(uint32_t)((first + before) % n),
                           all ? n : (uint32_t)CW_MIN(last - first + 1, (uint64_t)n)};
@@ -89,7 +91,7 @@ static bool turns_include(const struct turns *t, const struct rank *r)
     return r->number + wrapped - t->first < t->n;
 }
 
-/* Sends each of the n ranks the placements whose batches it may still need. */
+/* Sends each of the n ranks those placements whose batches it may still need. */
 static void placements_send(struct cw_dispatcher *d, const struct placements *p, const struct job *j,
                             struct rank *const *ranks, size_t n)
 {
@@ -112,7 +114,7 @@ static void placements_send(struct cw_dispatcher *d, const struct placements *p,
     }
 }
 
-/* Sends the placements to one rank, or (NULL) to all ranks of the stream, and empties them. */
+/* Sends the placements to one rank, or (only NULL) to all ranks of the stream, and empties the list. */
 static void placements_flush(struct cw_dispatcher *d, const struct stream *s, struct rank *only,
                              struct placements *p)
 {
@@ -129,7 +131,8 @@ static void placements_flush(struct cw_dispatcher *d, const struct stream *s, st
     p->n = 0;
 }
 
-/* Adds the placement of a range for one rank or all, and sends all when they fill a message. */
+/* Adds the placement of range x to the list, and sends the list when it fills a message. only: as in
+ * placements_flush. */
 static void placements_add(struct cw_dispatcher *d, const struct stream *s, struct rank *only,
                            struct placements *p, const struct range *x)
 {
@@ -147,7 +150,7 @@ static void placements_add(struct cw_dispatcher *d, const struct stream *s, stru
         placements_flush(d, s, only, p);
 }
 
-/* Sends the placements that changed. */
+/* Sends all placements that changed since the last call. */
 static void notify_placements(struct cw_dispatcher *d, struct stream *s)
 {
     struct placements p;
@@ -176,8 +179,8 @@ static void notify_send_reports(struct cw_dispatcher *d, struct stream *s, uint6
                                          .reports = &list});
 }
 
-/* Sends reports of finished ranges, in order, to the ranks whose next report is at `from`. Where batches
- * follow from positions, clients need no reports. */
+/* Sends reports of finished ranges, in order, to the ranks whose next report is at `from`. In a counted plan,
+ * where batches follow from positions, clients need no reports. */
 static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t from)
 {
     Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
@@ -187,7 +190,7 @@ static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t f
     for (; !cw_dp_stream_counted(s) && (x = cw_dp_range_find(&s->ranges, to)) &&
            (x->flags & (RANGE_DURABLE | RANGE_LOST));
          to = x->end) {
-        if (!(x->flags & RANGE_DURABLE)) /* lost before it was reported */
+        if (!(x->flags & RANGE_DURABLE)) /* the range was lost before it had a report */
             continue;
         sums[n] = cw_dp_elements_sum(x->elements, x->n_elements);
         pointers[n] = &reports[n];
@@ -210,7 +213,7 @@ static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t f
                 r->next_report = to;
 }
 
-/* ---- both ---- */
+/* ---- placements and reports ---- */
 
 uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s)
 {
@@ -235,7 +238,7 @@ uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s)
     return 0;
 }
 
-/* At-most-once: sends the rank that positions before the table are lost, as they were given out before. */
+/* At-most-once: tells the rank that positions before the range table are lost: they were given out before. */
 static void notify_passed(struct cw_dispatcher *d, struct rank *r, struct placements *p)
 {
     struct stream *s = r->job->stream;

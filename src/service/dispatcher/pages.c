@@ -22,7 +22,7 @@ static void page_query(struct cw_dispatcher *d, const char *what, struct cw_http
     cw_text_add(&reply->body, "%s\n", json);
 }
 
-/* Returns a file of the dashboard. NULL: it has no such file. */
+/* Returns a file of the dashboard. NULL: the dashboard has no file with this path. */
 static const struct cw_web_file *page_find_file(const char *path)
 {
     for (size_t i = 0; i < cw_n_web_files; i++)

@@ -1,6 +1,6 @@
-/* What a dispatcher answers over HTTP: the dashboard, metrics, health, and queries as JSON. */
+/* The dispatcher's HTTP pages: the dashboard, metrics, health, and queries as JSON. */
 #pragma once
 #include "net/http.h"
 
-/* A cw_http_handler. user is the struct cw_dispatcher. */
+/* A cw_http_handler: answers one request. user: the struct cw_dispatcher. Loop thread. */
 void cw_dispatcher_page(void *user, const char *path, const char *query, struct cw_http_reply *reply);

@@ -1,4 +1,4 @@
-/* The table of pipelines: shared texts with reference counts. */
+/* The table of pipelines: texts with reference counts, shared by streams. */
 #include "service/dispatcher/pipelines.h"
 
 #include <stdlib.h>
@@ -23,9 +23,10 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
         }
     }
     if (size > CW_PIPELINE_BYTES || d->pipelines.bytes + size > DP_PIPELINES)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size,
-                            CW_PIPELINE_BYTES, DP_PIPELINES);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "a pipeline of %zu bytes: expected at most %zu bytes, and %zu bytes for all pipelines together",
+            size, CW_PIPELINE_BYTES, DP_PIPELINES);
     struct pipeline *p = malloc(sizeof(*p));
     char *copy = strdup(json);
     if (p)

@@ -1,4 +1,4 @@
-/* Collects facts, queries the policy, records its decision. */
+/* Collects facts about a job, queries the policy, and carries out and records its decision. */
 #include "service/dispatcher/policy_step.h"
 
 #include <jansson.h>
@@ -13,7 +13,7 @@
 
 /* ---- facts ---- */
 
-/* Returns the batches that a position gives, by the plan, or as workers measured. 0: not known yet. */
+/* Returns the number of batches per position: from the plan, or as workers measured. 0: not known yet. */
 static double policy_batches_per_position(const struct stream *s)
 {
     double positions = 0, batches = 0;
@@ -26,8 +26,8 @@ static double policy_batches_per_position(const struct stream *s)
     return positions > 0 ? batches / positions : 0;
 }
 
-/* Adds what the worker set computed since the last decision. Each worker gives a mean, and their differences
- * are the scatter. facts_of: by pool index, the index in f, or -1. */
+/* Fills in what the worker set computed since the last decision. Each worker's mean is one sample; the
+ * scatter is that of the samples. facts_of: for each pool index, the index in f->pools, or -1. */
 static void policy_supply_facts(const struct stream *s, double per_position, const int *facts_of,
                                 struct cw_facts *f)
 {
@@ -36,7 +36,7 @@ static void policy_supply_facts(const struct stream *s, double per_position, con
         const struct work *a = &t->last_work, *b = &t->work;
         double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
         int i = facts_of[t->worker->pool_index];
-        /* no two heartbeats yet, or sums that began anew */
+        /* there are no two heartbeats yet, or the sums were reset */
         if (!t->granted || i < 0 || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s ||
             b->positions < a->positions)
             continue;
@@ -52,7 +52,7 @@ static void policy_supply_facts(const struct stream *s, double per_position, con
     f->storage.source_bytes = n_all > 0 ? bytes / n_all : 0;
 }
 
-/* Has the next facts begin now. */
+/* Lets the next measurements begin now. */
 static void policy_measure_anew(struct job *j)
 {
     DP_RANKS_EACH (r, j)
@@ -61,7 +61,7 @@ static void policy_measure_anew(struct job *j)
         t->last_work = t->work;
 }
 
-/* Fills in the lengths of batches and epochs, and how far the job is. */
+/* Fills in the lengths of batches and epochs, and the job's progress. */
 static void policy_epoch_facts(struct job *j, double per_position, struct cw_facts *f)
 {
     const Cachew__Plan *p = j->stream->data->plan;
@@ -74,7 +74,8 @@ static void policy_epoch_facts(struct job *j, double per_position, struct cw_fac
     f->epoch = CW_MIN(positions > 0 ? (double)(uint64_t)(mark / positions) : 0, f->epochs - 1);
 }
 
-/* Returns how many workers there can be, as far as is known: waiting for more ended without them. */
+/* Returns the most workers of a pool that the job can get: if a wait for more was given up, the number at
+ * that time, until the supply changes. */
 static int policy_cap(const struct cw_dispatcher *d, const struct job *j, int pool)
 {
     const struct scaling *x = &j->scaling;
@@ -91,8 +92,8 @@ static double policy_start_delay_s(const struct cw_dispatcher *d)
     return most;
 }
 
-/* Returns the facts of one pool index. Workers of no pool are never ended: beside pools, whose workers are
- * paid for while they are wanted, they cost nothing. */
+/* Returns the facts of one pool index. If there are pools, workers of no pool count as free: they run anyway,
+ * while workers of pools are paid for only as long as they are wanted. */
 static struct cw_pool_facts policy_facts_of_pool(const struct cw_dispatcher *d, const struct job *j, int pool,
                                                  int running, int most)
 {
@@ -110,8 +111,8 @@ static struct cw_pool_facts policy_facts_of_pool(const struct cw_dispatcher *d, 
     return f;
 }
 
-/* Fills in a pool for each pool index that has workers; without a policy, one for all workers together.
- * facts_of: by pool index, the index in f, or -1. */
+/* Fills in the facts of each pool index that has workers; without a policy, of all workers together as one
+ * pool. facts_of: set for each pool index to the index in f->pools, or -1. */
 static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *f, int *facts_of)
 {
     int running[DP_POOL_INDEXES];
@@ -136,14 +137,15 @@ static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_
 
 /* ---- phases ---- */
 
-#define POLICY_STEP_NS DP_S /* between two queries: clients and workers report once a second */
-/* A worker set that is not complete after so long will not be: workers can't open the data, or a pool gives
- * less than it said. */
+#define POLICY_STEP_NS DP_S /* ns between two queries of a job; clients and workers report once a second */
+/* After this number of seconds an incomplete worker set is no longer waited for: workers can't open the data,
+ * or a pool supplies fewer than it promised. */
 #define PATIENCE_S 60.0
-#define PATIENCE_STARTS 4 /* start delays in addition */
-#define MISSING 20        /* 1/20 of a worker set changes no measurement */
+#define PATIENCE_STARTS 4 /* additional patience, in start delays of pools */
+/* if at most 1/20 of a worker set is missing, measurements count as those of the whole set */
+#define MISSING 20
 
-/* Returns the first position behind the ranges that are under way. */
+/* Returns the first position after all ranges that workers are computing. */
 static uint64_t phase_end_of_unfinished(const struct stream *s)
 {
     for (size_t i = s->ranges.n; i-- > 0;) {
@@ -160,15 +162,15 @@ static void phase_begin(struct cw_dispatcher *d, struct job *j, enum scaling_pha
     j->scaling.phase_ns = d->now_ns;
 }
 
-/* Whether new workers replaced members, perhaps so soon that none was missing between two looks. The ranges
- * that those had begun are computed again, and clients wait for them. */
+/* Whether new workers replaced members since the set was complete, even if no member was missing at any tick.
+ * The ranges that the replaced workers had begun are computed again, and clients wait for them. */
 static bool phase_has_replacements(const struct job *j)
 {
     return j->stream->assignments.n_joined - j->scaling.n_joined >
            (uint64_t)(j->scaling.claim.share / MISSING);
 }
 
-/* Whether the worker set is complete: 1/MISSING of it may be missing, as policies assume. */
+/* Whether the worker set is complete. 1/MISSING of it may be missing: policies allow for that. */
 static bool phase_is_complete(const struct cw_dispatcher *d, const struct job *j)
 {
     int running[DP_POOL_INDEXES], missing = 0, share = 0;
@@ -181,8 +183,8 @@ static bool phase_is_complete(const struct cw_dispatcher *d, const struct job *j
     return missing <= share / MISSING;
 }
 
-/* Whether to wait for missing workers. If not, the cap says that there are no more until the supply changes.
- */
+/* Whether to wait for missing workers. If not, sets the cap: no more workers are expected until the supply
+ * changes. */
 static bool phase_is_awaited(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
@@ -197,7 +199,8 @@ static bool phase_is_awaited(struct cw_dispatcher *d, struct job *j)
     return false;
 }
 
-/* Moves the phase on. Returns whether measurements are those of the worker set that was decided on. */
+/* Advances the phase. Returns whether the measurements are those of the worker set that the policy decided
+ * on. */
 static bool phase_measures(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
@@ -210,7 +213,7 @@ static bool phase_measures(struct cw_dispatcher *d, struct job *j)
             return false;
         x->until_pos = phase_end_of_unfinished(j->stream);
         x->n_joined = j->stream->assignments.n_joined;
-        /* before the first decision no range was under way */
+        /* before the first decision no range is computed by an older worker set */
         phase_begin(d, j, x->n_decisions == 0 ? SCALING_MEASURES : SCALING_PASSES);
         policy_measure_anew(j);
         return false;
@@ -218,7 +221,7 @@ static bool phase_measures(struct cw_dispatcher *d, struct job *j)
         if (cw_dp_job_mark(j) < x->until_pos)
             return false;
         x->until_pos = cw_dp_range_end(&j->stream->ranges);
-        /* what was prefetched meanwhile lasts no longer than that */
+        /* what was prefetched in this phase is used up after the same time again, at the latest */
         x->until_ns = d->now_ns + (d->now_ns - x->phase_ns);
         phase_begin(d, j, SCALING_DRAWS_OFF);
         return false;
@@ -254,7 +257,8 @@ static void decision_record(struct cw_dispatcher *d, struct job *j, const struct
     x->n_decisions++;
 }
 
-/* Whether the job decides where its stream is cached: of jobs that share it, the first one does. */
+/* Whether this job decides on the cache point of its stream: of the jobs that share the stream, the first one
+ * does. */
 static bool decision_moves_cache(const struct job *j, const struct cw_facts *f)
 {
     CW_LIST_EACH_OF (first, const struct job, by_stream, &j->stream->jobs)
@@ -263,7 +267,8 @@ static bool decision_moves_cache(const struct job *j, const struct cw_facts *f)
     return false;
 }
 
-/* Limits the decision to the workers of each pool, and to at least one worker. Returns the sum. */
+/* Limits the decision to the maximum of each pool, and to at least one worker. Returns the number of workers.
+ */
 static int decision_bound(const struct cw_dispatcher *d, const struct cw_facts *f,
                           struct cw_decision *decision)
 {
@@ -277,7 +282,7 @@ static int decision_bound(const struct cw_dispatcher *d, const struct cw_facts *
     return n;
 }
 
-/* Whether the policy decided on pools, since the job or the dispatcher began. */
+/* Whether the policy has chosen pools since the job or the dispatcher started. */
 static bool decision_is_placed(const struct scaling *x)
 {
     for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
@@ -300,7 +305,7 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
     const struct cw_policy *policy = d->scaler.enabled ? &d->scaler.policy : &cw_policy_auto;
     double per_position = policy_batches_per_position(j->stream);
     int facts_of[DP_POOL_INDEXES], want[DP_POOL_INDEXES];
-    /* the gain of cache points is known in a moment: no decision is made without it */
+    /* cache points are measured with the first ranges: wait for that before the first decision */
     if (!(per_position > 0) && j->stream->n_completed == 0 && cw_dp_caching_open(j->stream))
         return;
     policy_epoch_facts(j, per_position, &f);
@@ -322,7 +327,8 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
     if (moves) {
         d->scaler.n_cache_moves++;
         cw_dp_caching_choose(d, j->stream, decision.cache_point);
-        phase_begin(d, j, SCALING_STARTS); /* ranges under way still use the earlier cache point */
+        phase_begin(d, j,
+                    SCALING_STARTS); /* ranges that are being computed still use the earlier cache point */
     }
     policy_measure_anew(j);
     if (memcmp(want, x->want, sizeof(want)) != 0)
@@ -354,7 +360,7 @@ void cw_dp_policy_tick(struct cw_dispatcher *d)
             continue;
         j->scaling.next_ns = d->now_ns + POLICY_STEP_NS;
         if (cw_dp_worker_set_running(j->stream) < j->scaling.claim.share)
-            cw_dp_scaling_due(d); /* a worker may be free by now */
+            cw_dp_scaling_due(d); /* a worker may have become free */
         if (j->stream->data && j->ranks.n_attached > 0 && phase_measures(d, j))
             policy_query_job(d, j);
     }

@@ -1,11 +1,10 @@
-/*
- * Queries the policy: what clients and workers measured since the last query goes in; a number of workers and
- * a cache point come out, with a record of why. worker_sets.c and caching.c carry it out. Policies are pure
- * functions (policy/policy.h), the same ones that the simulator plays. A dispatcher without a policy queries
- * auto where to cache, for the workers that there are.
- */
+/* Queries the policy. Its input is what clients and workers measured since the last query. Its output is a
+ * number of workers and a cache point, with the reasons. worker_sets.c and caching.c carry the decision out.
+ * Policies are pure functions (policy/policy.h); the simulator runs the same ones. A dispatcher without a
+ * policy uses the policy auto for cache points only, with the present workers. */
 #pragma once
 #include "service/dispatcher/types.h"
 
-/* Queries the policy for each job whose time has come: once a second, as clients and workers report. */
+/* Queries the policy once a second for each job that needs workers and whose measurements are valid. Call on
+ * each tick. */
 void cw_dp_policy_tick(struct cw_dispatcher *d);

@@ -1,4 +1,4 @@
-/* The table of pools: lookup, counts, and which workers belong to which pool. */
+/* The table of pools: lookup, counts, and the pool to which a worker belongs. */
 #include "service/dispatcher/pools.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "service/dispatcher/json_list.h"
 #include "service/dispatcher/state.h"
 
-#define DELAY_WEIGHT 0.3 /* of the last start delay in the average */
+#define DELAY_WEIGHT 0.3 /* weight of the newest start delay in the moving average */
 
 struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int index)
 {
@@ -46,7 +46,7 @@ void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
     d->scaler.supply_serial++;
     cw_dp_pool_changed(d, w, false);
     if (!p || p->n_requested == 0 || !cw_dp_pool_owns(w, p))
-        return; /* it replaces one that died: its start time is not known */
+        return; /* the provisioner started it to replace a dead worker: its start time is not known */
     p->n_requested--;
     double delay = (double)(d->now_ns - p->requested_ns) / 1e9;
     p->start_delay_s = p->start_delay_s > 0 ? p->start_delay_s + DELAY_WEIGHT * (delay - p->start_delay_s)
@@ -55,7 +55,8 @@ void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 
 void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool due)
 {
-    struct pool *p = cw_dp_pool_find(d, w->info->pool); /* a pool has a name, NULL: none, or it is away */
+    struct pool *p = cw_dp_pool_find(
+        d, w->info->pool); /* NULL: the worker is of no pool, or its pool's provisioner is not connected */
     if (!p)
         return;
     p->changed = true;
@@ -65,7 +66,8 @@ void cw_dp_pool_changed(struct cw_dispatcher *d, const struct worker *w, bool du
 void cw_dp_pools_assign(struct cw_dispatcher *d)
 {
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
-        w->pool_index = 0; /* of no pool, or of an earlier provisioner: never ended */
+        w->pool_index =
+            0; /* index 0: of no pool, or of an earlier provisioner; such workers are never stopped */
         CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
             if (cw_dp_pool_owns(w, p))
                 w->pool_index = p->index;

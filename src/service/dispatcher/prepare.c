@@ -6,8 +6,8 @@
 #include "net/limits.h"
 #include "service/dispatcher/state.h"
 
-/* Whether the pipeline must wait for answers to earlier requests: the bytes on their way to a worker are
- * bounded. */
+/* Whether Prepare must wait until the worker has answered earlier ones: the bytes of pipelines on their way
+ * to a worker are limited. */
 static bool prepare_too_large(const struct worker *w, const struct stream *s)
 {
     return w->room.asked_bytes > 0 && w->room.asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES;
@@ -50,7 +50,11 @@ void cw_dp_prepare_stream(struct cw_dispatcher *d, struct stream *s)
         if (!cw_dp_worker_able(w) || (d->scaler.enabled && !(t && t->granted)))
             continue;
         if (!t && !(t = cw_dp_assignment_new(d, w, s))) {
-            cw_dp_log(d, true, "no memory, or no room, for worker %" PRIu64 " in another stream", w->id);
+            cw_dp_log(
+                d, true,
+                "worker %" PRIu64
+                " can't be assigned to another stream: out of memory, or the table of assignments is full",
+                w->id);
             continue;
         }
         waiting |= t->state == ASSIGNMENT_ASKED;

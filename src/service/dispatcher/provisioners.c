@@ -1,4 +1,4 @@
-/* Handles what provisioners send, and sends them how many workers are wanted. */
+/* Handles messages of provisioners, and tells them how many workers are wanted. */
 #include "service/dispatcher/provisioners.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 /* ---- messages ---- */
 
 #define MAX_UNITS 100000 /* workers of a pool */
-#define WHY_BYTES 1000   /* of a provisioner's reason */
+#define WHY_BYTES 1000   /* most bytes of a provisioner's reason */
 
-/* Returns the least pool index that no pool has; at most DP_POOLS + 1. */
+/* Returns the least unused pool index, from 1 to DP_POOLS + 1. */
 static int pool_free_index(const struct cw_dispatcher *d)
 {
     int index = 1;
@@ -27,26 +27,31 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
     if (r < 0)
         return r;
     if (strlen(m->prefix) > DP_NAME)
-        return cw_error_set(err, CW_E_OPTION,
-                            "pool \"%s\": names of its workers begin with %zu bytes: expected at most %d",
-                            m->name, strlen(m->prefix), DP_NAME);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "pool \"%s\": the prefix of its workers' names has %zu bytes: expected at most %d", m->name,
+            strlen(m->prefix), DP_NAME);
     if (strlen(m->why) > WHY_BYTES)
-        return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d",
-                            m->name, strlen(m->why), WHY_BYTES);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "pool \"%s\": its reason for having too few workers has %zu bytes: expected at most %d", m->name,
+            strlen(m->why), WHY_BYTES);
     if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS ||
         !(m->price_per_h >= 0 && m->price_per_h <= CW_WORKER_PRICE_MOST) ||
         !(m->cpu_share >= 0 && m->cpu_share < 1e6))
         return cw_error_set(err, CW_E_OPTION,
-                            "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected "
-                            "at most %d, a price from 0 to %g, and numbers that are not negative",
+                            "pool \"%s\": minimum %u, maximum %u and present number %u of workers, price %g "
+                            "per hour, %g CPUs each: expected at most %d workers, a minimum up to the "
+                            "maximum, a price from 0 to %g, and CPUs from 0 to less than 1000000",
                             m->name, m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share,
                             MAX_UNITS, CW_WORKER_PRICE_MOST);
     if (!known && pool_free_index(d) > DP_POOLS)
-        return cw_error_set(err, CW_E_SERVICE, "there are %d pools already", DP_POOLS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d pools already, the most that it accepts", DP_POOLS);
     return 0;
 }
 
-/* Moves the pool to its place by price. */
+/* Inserts the pool, or moves it, to its place in the list, which is sorted by price. */
 static void pool_insert(struct cw_dispatcher *d, struct pool *p)
 {
     struct cw_link *before = &d->scaler.pools;
@@ -55,21 +60,22 @@ static void pool_insert(struct cw_dispatcher *d, struct pool *p)
         if (before == &d->scaler.pools &&
             CW_CONTAINER(at, struct pool, link)->info->price_per_h > p->info->price_per_h)
             before = at;
-    cw_list_add(before, &p->link); /* the end of a ring that begins at `before` */
+    cw_list_add(before, &p->link); /* adds the pool just before `before` */
 }
 
-/* Gives the pool to a new connection of its provisioner, whose old one may be dead but not closed yet.
- * Another provisioner is refused. */
+/* Moves the pool to a new connection of the same provisioner, whose old connection may be dead but not closed
+ * yet. Another provisioner is refused. */
 static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
 {
     struct cw_peer *old = p->peer;
     if (old == by)
         return 0;
     if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0)
-        return cw_error_value(
-            err, CW_E_SERVICE, "pool", p->info->name, "a name of its own for each provisioner",
-            "another provisioner has pool \"%s\": expected a name of its own for each (--pool)",
-            p->info->name);
+        return cw_error_value(err, CW_E_SERVICE, "pool", p->info->name,
+                              "a different name for each provisioner",
+                              "another provisioner has pool \"%s\": expected a different pool name (--pool) "
+                              "for each provisioner",
+                              p->info->name);
     old->pool = NULL;
     cw_dp_peer_close(d, old, "the provisioner has another connection");
     p->peer = by;
@@ -85,20 +91,21 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
     if (!d->scaler.enabled)
         return cw_error_set(err, CW_E_OPTION,
                             "this dispatcher has no policy that decides how many workers are wanted: "
-                            "expected one with --policy");
+                            "expected a dispatcher started with --policy");
     const Cachew__Pool *m = e->pool;
     struct pool *p = cw_dp_pool_find(d, m->name);
     bool is_new = !p;
     int r = pool_check(d, m, !is_new, err);
     if (r == 0 && peer->pool && peer->pool != p)
-        r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->info->name);
+        r = cw_error_set(err, CW_E_SERVICE, "this connection already belongs to pool \"%s\"",
+                         peer->pool->info->name);
     if (r == 0 && !is_new)
         r = pool_take_over(d, p, peer, err);
     if (r < 0)
         return r;
     Cachew__Pool *info = cw_dp_message_copy(&m->base, DP_REGISTERED);
     if (is_new && info && (p = malloc(sizeof(*p))))
-        /* its workers stay until it is known what is needed */
+        /* its present workers stay until the next decision */
         *p = (struct pool){.peer = peer, .index = pool_free_index(d), .wanted = CW_MAX(m->units, m->minimum)};
     if (!info || !p) {
         cachew__pool__free_unpacked(info, NULL);
@@ -106,8 +113,8 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
     }
     peer->pool = p;
     if (is_new)
-        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", m->name, m->units,
-                  m->minimum, m->maximum);
+        cw_dp_log(d, false, "pool \"%s\" is connected, with %u workers (minimum %u, maximum %u)", m->name,
+                  m->units, m->minimum, m->maximum);
     if (*m->why && (is_new || strcmp(p->info->why, m->why) != 0))
         cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", m->name, m->units, p->wanted,
                   m->why);
@@ -129,11 +136,12 @@ void cw_dp_provisioner_lost(struct cw_dispatcher *d, struct pool *p)
     cw_dp_scaling_due(d);
 }
 
-/* ---- workers that are wanted ---- */
+/* ---- the number of workers that is wanted ---- */
 
-#define PRESENT_NS DP_S /* least time between two Wants that only name other workers: each has all names */
+/* least ns between two messages Want of which only the names of workers differ: each one has all names */
+#define PRESENT_NS DP_S
 
-/* Counts connected workers of earlier provisioners. */
+/* Returns the number of connected workers that earlier provisioners of the pool started. */
 static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct pool *p)
 {
     uint32_t n = 0;
@@ -142,7 +150,7 @@ static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct p
     return n;
 }
 
-/* Whether the worker serves no stream, and no range would be lost with it. */
+/* Whether the worker can be stopped: it serves no stream, and no range would be lost with it. */
 static bool worker_may_go(const struct worker *w)
 {
     bool may = cw_dp_worker_able(w) && w->n_worker_sets == 0;
@@ -151,7 +159,8 @@ static bool worker_may_go(const struct worker *w)
     return may;
 }
 
-/* Drains idle workers that are too many. Those that are starting are checked once they are ready. */
+/* Drains idle workers in excess of the wanted number. Workers that are starting are looked at once they are
+ * ready. */
 static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
 {
     uint32_t n = 0;
@@ -165,11 +174,12 @@ static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
     }
 }
 
-/* Sends the provisioner how many workers are wanted, which it may end, and which are there. */
+/* Sends Want to the provisioner: how many workers are wanted, which ones it may stop, and which ones are
+ * connected. */
 static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
 {
     _cleanup_free_ char **names = calloc(2 * d->workers.n + 1, sizeof(char *));
-    p->due = !names; /* without memory, it is sent later */
+    p->due = !names; /* without memory, Want is sent later */
     if (!names)
         return;
     p->changed = false;
@@ -193,7 +203,7 @@ void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
     int n_workers = cw_dp_pools_sum(needed);
     if (n_workers > 0)
         d->scaler.busy_ns = d->now_ns;
-    /* a next job may come soon, or return after a restart */
+    /* keep workers for a while: the next job may come soon, or return after a restart */
     bool keep = d->grace_until_ns != 0 || d->now_ns - d->scaler.busy_ns < DP_WARM;
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools) {
         p->n_foreign = pool_count_foreign(d, p);

@@ -1,5 +1,5 @@
-/* Answers queries as JSON: jobs, workers, streams, pools, status (cw_dispatcher_query in core.h). Changes
- * nothing; pages.c and admin.c call it. */
+/* Answers queries of the dispatcher's state as JSON (cw_dispatcher_query in core.h). Changes nothing. pages.c
+ * and admin.c call it. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -24,7 +24,8 @@ static json_t *query_hex(const uint8_t id[16])
     return json_string(cw_dp_hex(id, t));
 }
 
-/* Sets pairs of a name and a new value, which end with NULL, and returns the object. NULL: no memory. */
+/* Sets members of an object from pairs of a name and a new value; NULL ends the list. Returns the object;
+ * NULL: no memory. */
 static __attribute__((sentinel)) json_t *query_set(json_t *o, ...)
 {
     const char *name;
@@ -38,7 +39,7 @@ static __attribute__((sentinel)) json_t *query_set(json_t *o, ...)
 
 /* ---- jobs ---- */
 
-/* Returns the epoch of the rank that is furthest behind, of those that have not finished. */
+/* Returns the job's epoch: that of the unfinished rank that is furthest behind. */
 static uint64_t query_job_epoch(const struct job *j)
 {
     uint64_t least = UINT64_MAX, most = 0;
@@ -161,7 +162,7 @@ static json_t *query_worker(const struct worker *w)
     return o;
 }
 
-/* A connected worker's HTTP address, as Prometheus' discovery over HTTP reads it. */
+/* Returns the HTTP address of a connected worker, in the format of Prometheus' HTTP service discovery. */
 static json_t *query_target(const struct worker *w)
 {
     json_t *targets = json_array();
@@ -208,7 +209,7 @@ static json_t *query_stream(const struct stream *s)
     return o;
 }
 
-/* The policy as in --policy. */
+/* Returns the policy as it is written in the option --policy. */
 static json_t *query_policy(const struct cw_policy *p)
 {
     bool takes_number = p->name[strlen(p->name) - 1] == ':';
@@ -236,7 +237,7 @@ static json_t *query_status(const struct cw_dispatcher *d)
 
 /* ---- queries ---- */
 
-#define PRECISION 9 /* digits of measurements: more would be noise */
+#define PRECISION 9 /* digits of measurements; further digits are noise */
 
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret,
                         struct cw_error *err)
@@ -247,13 +248,14 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
          history = behind && strcmp(behind, "/history") == 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (decisions || history) {
-        int size = (int)CW_MIN(behind - name, DP_NAME + 1); /* no job has a longer name */
+        int size = (int)CW_MIN(behind - name, DP_NAME + 1); /* job names are not longer */
         _cleanup_free_ char *copy = strndup(name, (size_t)size);
         const struct job *j = copy ? cw_dp_job_find(d, copy) : NULL;
         if (!j)
-            return cw_error_set(err, CW_E_OPTION,
-                                "there is no job \"%.*s\": expected one that is there, or was lately",
-                                CW_MIN(size, DP_NAME), name);
+            return cw_error_set(
+                err, CW_E_OPTION,
+                "there is no job \"%.*s\": expected a job that runs, or ended within the last hour",
+                CW_MIN(size, DP_NAME), name);
         answer = decisions ? cw_dp_scaling_decisions(d, j) : cw_dp_history_json(d, j);
     } else if (strcmp(what, "jobs") == 0) {
         answer = json_array();
@@ -279,7 +281,7 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
         answer = query_status(d);
     } else {
         return cw_error_set(err, CW_E_OPTION,
-                            "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, "
+                            "there is no query \"%.64s\": expected jobs, workers, streams, pools, status, "
                             "targets, or jobs/NAME/decisions or jobs/NAME/history",
                             what);
     }

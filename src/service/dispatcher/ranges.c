@@ -1,4 +1,4 @@
-/* The table of a stream's ranges. Knows nothing of streams or workers. */
+/* The table of a stream's ranges. Does not depend on streams or workers. */
 #include "service/dispatcher/ranges.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ struct range *cw_dp_range_add(struct range_table *t, struct span span)
 
 /* ---- reports ---- */
 
-/* Returns n without the zeros at the end, which mean nothing. */
+/* Returns n without the zeros at the end of the array. */
 static size_t elements_significant(const uint64_t *elements, size_t n)
 {
     while (n > 0 && elements[n - 1] == 0)

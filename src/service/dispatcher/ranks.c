@@ -1,4 +1,4 @@
-/* The ranks of a job, and the answers that their clients get. */
+/* The ranks of a job, and the answers to their clients' Attach requests. */
 #include "service/dispatcher/ranks.h"
 
 #include <inttypes.h>
@@ -19,7 +19,9 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
         return 0;
     }
     if (d->jobs.n_ranks >= DP_RANKS)
-        return cw_error_set(err, CW_E_SERVICE, "%" PRIu32 " ranks are known already", DP_RANKS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %" PRIu32 " ranks already, the most that it accepts",
+                            DP_RANKS);
     if (CW_ARRAY_ROOM(j->ranks.items, j->ranks.room, j->ranks.n + 1, "the ranks of a job", err) < 0)
         return CW_E_MEMORY;
     struct rank *r = malloc(sizeof(*r));
@@ -71,8 +73,10 @@ int cw_dp_rank_position(const struct job *j, const Cachew__Place *from, uint64_t
     if (result < 0)
         return result;
     if (*ret > cw_dp_stream_epochs(s, j->terms.epochs))
-        return cw_error_set(err, CW_E_OPTION, "epoch %" PRIu64 " is behind the last of %" PRIu64, from->epoch,
-                            j->terms.epochs);
+        return cw_error_set(err, CW_E_OPTION,
+                            "the client's position, in epoch %" PRIu64
+                            ", lies after the end of the job's %" PRIu64 " epochs",
+                            from->epoch, j->terms.epochs);
     if (snapshot != 0 && snapshot != s->data->plan->snapshot)
         return cw_error_set(err, CW_E_STATE,
                             "the state was saved with other data: its snapshot is %016" PRIx64

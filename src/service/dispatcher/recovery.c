@@ -1,4 +1,4 @@
-/* Reads the journal's rows into the tables, and leaves damaged ones out. */
+/* Restores the tables from the journal's entries, and leaves damaged entries out. */
 #include "service/dispatcher/recovery.h"
 
 #include <endian.h>
@@ -20,7 +20,8 @@ static int restore_worker(struct cw_dispatcher *d, const Cachew__Journal__Worker
     if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) ||
         cw_dp_worker_find_incarnation(d, row->incarnation.data))
         return cw_error_set(err, CW_E_STATE,
-                            "worker %" PRIu64 " has no identity of 16 bytes, or is there twice", row->id);
+                            "worker %" PRIu64 " has no incarnation of 16 bytes, no id, or occurs twice",
+                            row->id);
     int r = cw_dp_worker_new(d, row->id, row->incarnation.data, &w, err);
     if (r < 0)
         return r;
@@ -35,13 +36,13 @@ static int restore_stream(struct cw_dispatcher *d, const uint8_t id[16], const C
 {
     struct stream *s;
     if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
-        return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, or no plan");
+        return cw_error_set(err, CW_E_STATE, "it has no pipeline fingerprint of 16 bytes, or no plan");
     int r = cw_dp_stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, &s, err);
     if (r < 0)
         return r;
     if (s->pipeline->size == 0) {
         cw_dp_stream_free(d, s);
-        return cw_error_set(err, CW_E_STATE, "its pipeline is not there");
+        return cw_error_set(err, CW_E_STATE, "the journal does not have its pipeline");
     }
     s->number = row->number;
     s->at_most_once = row->at_most_once;
@@ -56,12 +57,16 @@ static int restore_job(struct cw_dispatcher *d, const Cachew__Journal__Job *row,
     struct stream *s = row->stream.len == 16 ? cw_dp_stream_find(d, row->stream.data) : NULL;
     bool over = row->state >= JOB_DONE;
     if (row->fingerprint.len != 16 || row->world_size == 0 || row->state > JOB_FAILED)
-        return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, no ranks, or state %" PRIu32,
-                            row->state);
+        return cw_error_set(err, CW_E_STATE,
+                            "expected a pipeline fingerprint of 16 bytes, at least one rank, and a known "
+                            "state, not %zu bytes, %" PRIu32 " ranks and state %" PRIu32,
+                            row->fingerprint.len, row->world_size, row->state);
     for (size_t i = 0; i < row->n_finished; i++)
         if (row->finished[i] >= row->world_size)
-            return cw_error_set(err, CW_E_STATE, "it has a rank %" PRIu32 " of %" PRIu32, row->finished[i],
-                                row->world_size);
+            return cw_error_set(err, CW_E_STATE,
+                                "it lists rank %" PRIu32 " as finished, of %" PRIu32
+                                " ranks (counted from 0)",
+                                row->finished[i], row->world_size);
     int r = cw_dp_job_new(d, row->name, &j, err);
     if (r < 0)
         return r;
@@ -106,11 +111,12 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
     if (s->ranges.state == RANGES_UNPLACED)
         cw_dp_lease_rebase(d, s, begin);
     if (begin < cw_dp_range_end(&s->ranges) ||
-        s->ranges.n >= DP_RANGES) { /* its positions were cut differently since */
+        s->ranges.n >= DP_RANGES) { /* ranges were cut there again after this entry was written */
         if (row->given)
-            return cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu",
+            return cw_error_set(err, CW_E_STATE,
+                                "it overlaps another range, or its stream has more than %zu ranges",
                                 DP_RANGES);
-        return 0; /* its report is computed again */
+        return 0; /* the range is computed again */
     }
     struct range *x = cw_dp_range_add(&s->ranges, span);
     if (!x || (row->reported && cw_dp_range_report(x, row->elements, row->n_elements, row->n_batches) < 0))
@@ -124,7 +130,8 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
     return 0;
 }
 
-/* Restores the row, whose key and value fit its kind. CW_E_STATE: it makes no sense. */
+/* Restores one entry; its key has a valid size, and its value is decoded. CW_E_STATE: the entry contradicts
+ * itself or other entries. */
 static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_size,
                        const ProtobufCMessage *m, struct cw_error *err)
 {
@@ -165,10 +172,11 @@ static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_s
 
 /* ---- damaged entries ---- */
 
-/* numbers of workers and streams that are left out, where the last ones are not known */
+/* how many numbers of workers and streams are skipped if the last numbers are not known */
 #define NUMBERS_SKIPPED 1000000
 
-/* The subject of an entry, by its letter, and what leaving it out costs. */
+/* The kinds of entries, by letter: their message, sizes of keys, name, and the cost of leaving an entry out.
+ */
 struct kind {
     const ProtobufCMessageDescriptor *type;
     size_t min, max;
@@ -177,20 +185,20 @@ struct kind {
 
 static const struct kind kinds[] = {
     {&cachew__journal__counters__descriptor, 1, 1, "counters",
-     "new workers and streams get numbers that are a million higher"},
+     "new workers and streams get numbers that are higher by a million"},
     {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline",
-     "jobs that run it begin anew, or end if they are at-most-once"},
+     "jobs that run it start over, or end if they are at-most-once"},
     {&cachew__journal__stream__descriptor, 17, 17, "stream",
-     "its jobs begin anew, or end if they are at-most-once"},
+     "its jobs start over, or end if they are at-most-once"},
     {&cachew__journal__floor__descriptor, 17, 17, "first position of stream", "jobs with at-most-once end"},
     {&cachew__journal__range__descriptor, 25, 25, "range", "the range is computed again"},
     {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job",
-     "the job begins anew, or ends if it is at-most-once"},
+     "the job starts over, or ends if it is at-most-once"},
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
-/* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of
- * an unknown kind (NULL) by all bytes of its key. */
+/* Writes the subject of an entry as text: the name of a job in quotes; else the key's bytes after the letter
+ * in hexadecimal; of an unknown kind (NULL), all bytes of the key. */
 static void damaged_key_text(const void *key, size_t size, const struct kind *kind, char *buf,
                              size_t buf_size)
 {
@@ -202,13 +210,11 @@ static void damaged_key_text(const void *key, size_t size, const struct kind *ki
             snprintf(buf + at, buf_size - at, "%02x", bytes[i]);
 }
 
-/*
- * Leaves a damaged entry out, and deletes it with the next commit. What rests on it is found damaged when it
- * is read: streams on their pipeline, jobs on their stream. With at-most-once it must be known which ranges
- * were given out; if the entry may belong to any stream, that is known of none. The key may be what is
- * damaged: a job whose name is not UTF-8 is none. CW_E_DATA: err names the entry and what it costs; all else
- * can be served.
- */
+/* Leaves a damaged entry out, and deletes it with the next commit. Entries that depend on it are found
+ * damaged when they are read: a stream depends on its pipeline, a job on its stream. With at-most-once it
+ * must be known which ranges were given out. If it is not known to which stream the damaged entry belongs,
+ * this is no longer known for any stream. The key itself may be damaged: a job's name that is not UTF-8
+ * counts as an unknown kind. Returns CW_E_DATA: err names the entry and the cost, and loading can go on. */
 static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t key_size,
                              const struct kind *kind, const char *why, struct cw_error *err)
 {
@@ -246,17 +252,17 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
                                   : NULL;
     uint64_t sum = value_size >= JOURNAL_SUM_SIZE ? cw_dp_journal_sum(key, key_size, value, size) : 0;
     if (value_size < JOURNAL_SUM_SIZE || memcmp(&sum, (const uint8_t *)value + size, JOURNAL_SUM_SIZE) != 0)
-        return damaged_leave_out(d, key, key_size, kind, "its checksum does not fit", err);
+        return damaged_leave_out(d, key, key_size, kind, "its checksum does not match", err);
     if (!kind)
-        return cw_error_set(
-            err, CW_E_STATE,
-            "the journal has an entry of a kind that this version does not know (%zu bytes of key)",
-            key_size);
+        return cw_error_set(err, CW_E_STATE,
+                            "the journal has an entry of a kind that this version of cachew does not know "
+                            "(its key has %zu bytes)",
+                            key_size);
     ProtobufCMessage *m = protobuf_c_message_unpack(kind->type, NULL, size, value);
     if (!m)
         return cw_error_set(err, CW_E_STATE,
-                            "the journal has an entry of kind '%c' that can't be read, or there is no memory "
-                            "for it (%zu bytes)",
+                            "the journal has an entry of kind '%c' with %zu bytes that can't be decoded, or "
+                            "there is no memory to decode it",
                             *letter, size);
     struct cw_error why = {0};
     int r = restore_row(d, key, key_size, m, &why);
@@ -268,16 +274,16 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
     return r;
 }
 
-/* Ends the jobs that damaged entries cost. Such an entry may sort behind those of jobs, so that this waits
- * until all were read. */
+/* Ends the jobs that can't go on because of damaged entries. Called after all entries are read, because a
+ * damaged entry may come after those of jobs. */
 static void damaged_end_jobs(struct cw_dispatcher *d)
 {
     struct cw_error why = {0};
-    cw_error_set(
-        &why, CW_E_DATA,
-        "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known "
-        "any more");
-    /* no CW_LIST_EACH: the end of a job may free the oldest one that is over, which may be the next */
+    cw_error_set(&why, CW_E_DATA,
+                 "the dispatcher's journal was damaged: it no longer has which ranges of the job were "
+                 "computed or delivered");
+    /* no CW_LIST_EACH: ending a job may free the oldest job that is over, which may be the next in the list
+     */
     for (struct cw_link *at = d->jobs.list.next; at != &d->jobs.list; at = at->next) {
         struct job *j = CW_CONTAINER(at, struct job, link);
         const struct stream *s = j->stream;

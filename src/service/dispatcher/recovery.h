@@ -1,7 +1,8 @@
-/* Restores the dispatcher from its journal, row by row (cw_dispatcher_load). A damaged entry is left out and
- * costs no more than what rests on it. */
+/* Restores the dispatcher from its journal, entry by entry (cw_dispatcher_load in core.h). A damaged entry is
+ * left out, with the entries that depend on it. */
 #pragma once
 #include "service/dispatcher/types.h"
 
-/* All rows were read: drops pipelines without a stream, and ends the jobs that damaged entries cost. */
+/* Call when all entries are read. Drops pipelines without a stream, and ends the jobs that can't go on
+ * because of damaged entries. */
 void cw_dp_recovery_end(struct cw_dispatcher *d);

@@ -1,8 +1,6 @@
-/*
- * The I/O around the dispatcher's core: passes its output to connections and the store, and their input to
- * it. After one or several inputs the core has its turn, posted to the loop, so that everything received in
- * one iteration is answered together.
- */
+/* The I/O around the dispatcher's core: passes inputs from connections and the store to the core, and the
+ * core's output to them. After an input, a turn of the core (cw_dispatcher_turn) is posted to the loop, so
+ * that all messages received in one iteration of the loop are answered together. */
 #include "service/dispatcher/dispatcher.h"
 
 #include <stdio.h>
@@ -17,7 +15,8 @@
 #include "net/conn.h"
 #include "net/limits.h"
 
-#define DAMAGED_NAMED 8 /* damaged entries of the journal that are logged one by one */
+/* damaged entries of the journal that are logged one by one; further ones are only counted */
+#define DAMAGED_NAMED 8
 
 struct cw_dispatcher_server {
     struct cw_loop *loop;
@@ -28,7 +27,7 @@ struct cw_dispatcher_server {
     struct cw_http *http;
     struct cw_post turn;
     struct cw_link peers;
-    bool closed, turn_timed; /* turn_timed: the timer is set for a turn */
+    bool closed, turn_timed; /* turn_timed: the timer is set to run a turn */
     size_t n_damaged;        /* entries of the journal that were left out */
     struct cw_refusals refusals;
     void (*log)(void *arg, bool warning, const char *text);
@@ -70,7 +69,7 @@ static void server_on_turn(void *arg)
     struct cw_dispatcher_server *s = arg;
     if (!s->closed)
         server_turn(s);
-    else if (cw_list_empty(&s->peers)) /* nothing refers to it any more */
+    else if (cw_list_empty(&s->peers)) /* the last reference is gone */
         free(s);
 }
 
@@ -138,11 +137,11 @@ static void peer_on_closed(void *user, struct cw_conn *c, const struct cw_error 
 {
     struct server_peer *p = user;
     if (why->status < 0 && !p->server->closed)
-        server_log(p->server, false, "connection of %s ended: %s", cw_conn_peer(c), why->message);
+        server_log(p->server, false, "the connection of %s ended: %s", cw_conn_peer(c), why->message);
     if (p->peer)
         cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
     cw_link_out(&p->link);
-    /* a closed server is freed after its last connection */
+    /* the turn after the last connection of a closed server frees the server */
     if (!p->server->closed || cw_list_empty(&p->server->peers))
         server_turn_later(p->server);
     free(p);
@@ -174,11 +173,11 @@ static void server_on_refused(void *user, const char *peer, const struct cw_erro
     if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &n_hidden))
         return;
     if (n_hidden)
-        server_log(s, false, "%u more were not let in before", n_hidden);
-    server_log(s, false, "%s was not let in: %s", peer, why->message);
+        server_log(s, false, "%u more connections were refused before", n_hidden);
+    server_log(s, false, "a connection from %s was refused: %s", peer, why->message);
 }
 
-/* accepted connections get peer_ops */
+/* for connections until they are accepted; then peer_ops */
 static const struct cw_conn_ops listen_ops = {.open = server_on_open, .refused = server_on_refused};
 
 /* ---- life ---- */
@@ -201,9 +200,9 @@ static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
     if (r < 0 || s->n_damaged == 0)
         return r;
     server_log(s, true,
-               "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, "
-               "as soon as they come back; start a job with at-most-once that ended again. Or stop the "
-               "dispatcher and restore the file from a copy",
+               "%s: %zu damaged entries were left out. A job that starts over goes on from the positions of "
+               "its clients as soon as they reconnect. A job with at-most-once that ended must be started "
+               "again. Or stop the dispatcher and restore the file from a copy",
                cw_store_path(s->store), s->n_damaged);
     return 0;
 }
@@ -215,7 +214,7 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
     Cachew__Hello hello;
     char host[80];
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
-        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
+        return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->core.name ? o->core.name : "dispatcher",
                   incarnation, host);
@@ -288,11 +287,11 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
     s->http = cw_http_free(s->http);
     cw_timer_free(s->timer);
     if (s->core)
-        cw_dispatcher_turn(s->core, cw_now_ns()); /* commits and sends what is pending */
-    s->store = cw_store_close(s->store);          /* waits until it is written */
+        cw_dispatcher_turn(s->core, cw_now_ns()); /* commits pending entries, and sends pending messages */
+    s->store = cw_store_close(s->store);          /* waits until the commit is written */
     s->core = cw_dispatcher_free(s->core);
     CW_LIST_EACH_OF (p, struct server_peer, link, &s->peers) {
-        /* each is freed by its `closed`, from the loop */
+        /* peer_on_closed frees p, from the loop */
         p->peer = NULL;
         cw_conn_close(p->conn, NULL);
     }

@@ -7,8 +7,8 @@
  *               \ peer                ranges    scaling
  *                pools -- (provisioner) peer
  *
- * What a pending journal entry names (peer, stream, job) is kept by reference until the entry is durable; all
- * else is freed with its owner.
+ * What a pending journal entry names (peer, stream, job) is kept by reference until the entry is durable.
+ * Everything else is freed with its owner.
  */
 #pragma once
 #include "service/dispatcher/assignments.h"
@@ -28,10 +28,10 @@ struct cw_dispatcher {
     char *name;
     uint32_t pid;
     bool share_streams, started;
-    uint32_t depth; /* of new streams (stream_speed) */
+    uint32_t depth; /* stream_speed.depth of new streams */
     uint64_t now_ns, start_ns;
-    uint64_t grace_until_ns; /* 0: over */
-    uint64_t slow_tick_ns;   /* the last tick of what may wait a second */
+    uint64_t grace_until_ns; /* end of the grace period after a restart; 0: it is over */
+    uint64_t slow_tick_ns;   /* when the slow part of the tick last ran (once a second) */
     struct peer_table peers;
     struct worker_table workers;
     struct pipeline_table pipelines;
@@ -41,5 +41,5 @@ struct cw_dispatcher {
     struct journal journal;
     struct lease_stats leases;
     struct history_table history;
-    struct scaler scaler; /* without a policy only pools, prices and counts are used */
+    struct scaler scaler; /* without a policy only its pools, prices and counters are used */
 };

@@ -12,12 +12,12 @@ struct cw_store {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct cw_post post;                                 /* it is done */
+    struct cw_post post;                                 /* posted when a commit is done */
     void (*done)(void *arg, const struct cw_error *why); /* loop thread only */
     void *arg;
     /* guarded by mutex */
-    const struct cw_store_batch *batch; /* to be written; NULL: none */
-    struct cw_error result;             /* of the one written last */
+    const struct cw_store_batch *batch; /* the batch to be written; NULL: none */
+    struct cw_error result;             /* result of the last commit */
     bool stop;
 };
 
@@ -49,7 +49,7 @@ static void store_free(struct cw_store *s)
     free(s);
 }
 
-/* On the loop's thread. */
+/* Reports the result of a commit. Loop thread. */
 static void store_on_post(void *arg)
 {
     struct cw_store *s = arg;

@@ -1,4 +1,4 @@
-/* Batches: operations one after the other in one piece of memory, each behind its kind and sizes. */
+/* Batches: all operations in one array of bytes. Each has a head (kind and sizes), then key and value. */
 #include <string.h>
 
 #include "service/dispatcher/store.h"

@@ -1,8 +1,6 @@
-/*
- * The store as an SQLite file, journal.db: a table of keys and values, a write-ahead log, and an fsync per
- * transaction (synchronous=FULL). It is locked for one process (locking_mode=EXCLUSIVE), so that it needs no
- * shared memory. All SQL of the project is here. store.c calls it, from one thread at a time.
- */
+/* The store as an SQLite file, journal.db: one table of keys and values, a write-ahead log, and an fsync per
+ * transaction (synchronous=FULL). One process locks the file (locking_mode=EXCLUSIVE), so SQLite needs no
+ * shared memory. All SQL of the project is in this file. store.c calls it, from one thread at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -16,8 +14,9 @@
 
 #define APPLICATION 0x43575354 /* "CWST", in the header of the file */
 #define VERSION 2
-#define CHECKPOINT_PAGES \
-    4000 /* 16 MiB of log before it is put into the file: seldom enough that few transactions wait for it */
+/* pages of the log (16 MiB) before a checkpoint copies it into the file; few transactions have to wait for
+ * that */
+#define CHECKPOINT_PAGES 4000
 
 enum { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_PUT, SQL_DELETE, SQL_DELETE_RANGE, SQL_READ, SQL_COUNT };
 
@@ -41,8 +40,8 @@ static int file_damaged(struct cw_store_file *f, const char *how, struct cw_erro
 {
     cw_error_set(err, CW_E_DATA,
                  "%s: the dispatcher's journal is damaged (%s): restore the file from a copy; or move it and "
-                 "%s-wal away, then the dispatcher starts without jobs, and jobs with exactly-once go on "
-                 "where their clients are",
+                 "%s-wal away: then the dispatcher starts without jobs, and jobs with exactly-once go on "
+                 "from the positions of their clients",
                  f->path, how, f->path);
     cw_error_file(err, f->path);
     return CW_E_DATA;
@@ -54,13 +53,13 @@ static int file_error(struct cw_store_file *f, struct cw_error *err)
     int status = code == SQLITE_BUSY ? CW_E_SERVICE : code == SQLITE_NOMEM ? CW_E_MEMORY : CW_E_IO;
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
         return file_damaged(f, sqlite3_errmsg(f->db), err);
-    if (code == SQLITE_FULL && system == 0) /* SQLite does not pass it on */
+    if (code == SQLITE_FULL && system == 0) /* SQLite does not report the system's error here */
         system = ENOSPC;
     bool shows = system != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL ||
                                  code == SQLITE_READONLY);
     cw_error_set(err, status, "%s: %s%s%s%s", f->path,
-                 code == SQLITE_BUSY ? "another process uses it" : sqlite3_errmsg(f->db), shows ? " (" : "",
-                 shows ? strerror(system) : "", shows ? ")" : "");
+                 code == SQLITE_BUSY ? "another process uses the file" : sqlite3_errmsg(f->db),
+                 shows ? " (" : "", shows ? strerror(system) : "", shows ? ")" : "");
     cw_error_file(err, f->path);
     return status;
 }
@@ -87,13 +86,14 @@ struct cw_store_file *cw_store_file_close(struct cw_store_file *f)
         (void)file_run(f, SQL_COMMIT, NULL, NULL);
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize(f->statements[i]);
-    sqlite3_close(f->db); /* also puts the log into the file */
+    sqlite3_close(f->db); /* also copies the log into the file */
     free(f->path);
     free(f);
     return NULL;
 }
 
-/* Runs a query that gives one row. *q: at the row; the caller finalizes it, also after an error. */
+/* Runs a query that returns one row. *q: the statement, at its row; the caller finalizes it, also after an
+ * error. */
 static int file_row(struct cw_store_file *f, const char *text, sqlite3_stmt **q, struct cw_error *err)
 {
     return sqlite3_prepare_v2(f->db, text, -1, q, NULL) == SQLITE_OK && sqlite3_step(*q) == SQLITE_ROW
@@ -111,7 +111,7 @@ static int file_exec(struct cw_store_file *f, const char *text, struct cw_error 
     return sqlite3_exec(f->db, text, NULL, NULL, NULL) == SQLITE_OK ? 0 : file_error(f, err);
 }
 
-/* Makes an empty file a journal, or checks that the file is one. */
+/* Creates the table in an empty file, or checks that the file is a dispatcher's journal of this version. */
 static int file_claim(struct cw_store_file *f, struct cw_error *err)
 {
     _cleanup_(file_finalizep) sqlite3_stmt *q = NULL;
@@ -124,7 +124,7 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
         return r;
     int application = sqlite3_column_int(q, 0), version = sqlite3_column_int(q, 1);
     bool empty = sqlite3_column_int(q, 2) == 0;
-    sqlite3_reset(q); /* else it holds a lock */
+    sqlite3_reset(q); /* otherwise it holds a lock */
     if (application == 0 && empty) {
         snprintf(text, sizeof(text),
                  "BEGIN; PRAGMA application_id=%d; PRAGMA user_version=%d; CREATE TABLE entries (key BLOB "
@@ -134,8 +134,8 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
     }
     if (application != APPLICATION || version != VERSION) {
         cw_error_set(err, CW_E_DATA,
-                     "%s: a database that is not a dispatcher's, or of another version (application %x, "
-                     "version %d; expected %x, %d): move it away, or name another state directory",
+                     "%s: this is not a dispatcher's journal, or one of another version (application %x, "
+                     "version %d; expected %x, %d): move the file away, or choose another state directory",
                      f->path, (unsigned)application, version, APPLICATION, VERSION);
         cw_error_file(err, f->path);
         return CW_E_DATA;
@@ -143,24 +143,24 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
     return 0;
 }
 
-/* Makes the directory and the file, for the owner alone: pipelines may have secrets. */
+/* Makes the directory and the file, readable only by the owner, because pipelines may contain secrets. */
 static int file_create(const char *dir, const char *path, struct cw_error *err)
 {
     if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-        return cw_error_errno(err, CW_E_IO, errno, "%s: the state directory can't be made", dir);
+        return cw_error_errno(err, CW_E_IO, errno, "%s: can't make the state directory", dir);
     _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
-        return cw_error_errno(err, CW_E_IO, errno, "%s: it can't be opened for writing", path);
+        return cw_error_errno(err, CW_E_IO, errno, "%s: can't open the file for writing", path);
     _cleanup_close_ int directory = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return directory < 0 || fsync(directory) < 0
-               ? cw_error_errno(err, CW_E_IO, errno, "%s: it can't be synced", dir)
+               ? cw_error_errno(err, CW_E_IO, errno, "%s: can't sync the directory to disk", dir)
                : 0;
 }
 
 static int file_prepare(struct cw_store_file *f, struct cw_error *err)
 {
     char text[256];
-    /* EXCLUSIVE first: then the log's index is in the heap of this process. */
+    /* EXCLUSIVE must come first: then the log's index is in this process's heap, not in shared memory. */
     snprintf(text, sizeof(text),
              "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA "
              "wal_autocheckpoint=%d",
@@ -196,7 +196,7 @@ int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_er
     return 0;
 }
 
-/* Checks the pages, so that no entry is missing unnoticed. */
+/* Checks the pages of the file, so that missing entries are noticed. */
 static int file_check(struct cw_store_file *f, struct cw_error *err)
 {
     _cleanup_(file_finalizep) sqlite3_stmt *q = NULL;
@@ -240,7 +240,7 @@ int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b,
         r = file_run(f, statement[op.kind], &op, err);
     if (r == 0 && !cw_mutated("sync"))
         r = file_run(f, SQL_COMMIT, NULL, err);
-    if (r < 0 && !sqlite3_get_autocommit(f->db)) /* some errors end it by themselves */
+    if (r < 0 && !sqlite3_get_autocommit(f->db)) /* some errors end the transaction by themselves */
         (void)file_run(f, SQL_ROLLBACK, NULL, NULL);
     return r;
 }

@@ -1,4 +1,5 @@
-/* Makes, parks and forgets streams, and moves their low-water mark. */
+/* Creates, parks and forgets streams, and moves their low-water marks (the least position that a client
+ * needs). */
 #include "service/dispatcher/stream_life.h"
 
 #include <stdlib.h>
@@ -13,7 +14,8 @@ static void stream_forget(struct cw_dispatcher *d, struct stream *s);
 
 /* ---- made for a job ---- */
 
-/* Whether there is room for one more stream: one that is kept ready without a job makes room. */
+/* Makes room for one more stream: if there are DP_STREAMS, forgets one that has no job. False: all have jobs.
+ */
 static bool stream_room(struct cw_dispatcher *d)
 {
     if (d->streams.n < DP_STREAMS)
@@ -32,7 +34,8 @@ int cw_dp_stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_
                      struct cw_error *err)
 {
     if (!stream_room(d))
-        return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d streams already, the most that it accepts", DP_STREAMS);
     struct stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
@@ -57,7 +60,8 @@ int cw_dp_stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_
     return 0;
 }
 
-/* Whether a rank that begins there would have a range cut in two, and run again for all other jobs. */
+/* Whether a rank that begins at `from` would cut a range of the stream in two, so that it is computed again
+ * for all jobs. */
 static bool stream_is_split_by(const struct stream *s, const Cachew__Place *from)
 {
     uint64_t pos;
@@ -67,7 +71,7 @@ static bool stream_is_split_by(const struct stream *s, const Cachew__Place *from
     return x && x->begin < pos;
 }
 
-/* Whether a job of this Attach can share the stream with its present jobs. */
+/* Whether a new job with this Attach can share the stream with its present jobs. */
 static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
 {
     return s->seed == a->seed && !stream_is_split_by(s, a->from) &&
@@ -86,8 +90,9 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
             return 0;
         }
     }
-    /* The journal has the last number, so that ids are not given twice. Without a journal they may be, and
-     * workers may have a stream of that id: so the id stands for all that they compute from. */
+    /* The id is a hash of a number and of everything that determines the stream's elements. The number alone
+     * is not enough: without a journal it starts again after a restart, and a worker may still have a stream
+     * with the same number. */
     struct cw_key key = {0};
     uint8_t id[16];
     cw_key_u64(&key, d->streams.last_number + 1);
@@ -106,19 +111,19 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
 
 /* ---- used ---- */
 
-#define PURGE_EVERY 256 /* ranges that are passed before their rows are deleted together */
+#define PURGE_EVERY 256 /* passed ranges are deleted from the journal together, when there are this many */
 
 void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
 {
     uint64_t mark = UINT64_MAX;
     bool attached = cw_dp_stream_attended(s);
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        if (j->ranks.n_attached > 0 || !attached) /* a job without clients holds up no other */
+        if (j->ranks.n_attached > 0 || !attached) /* a job without clients does not hold up other jobs */
             mark = CW_MIN(mark, cw_dp_job_mark(j));
     if (mark == UINT64_MAX)
         return;
-    /* Ranges that were given out are not given again (at-most-once). After a restart, ranks with earlier
-     * cursors may still return. */
+    /* With at-most-once, ranges that were given out are not given out again. In the grace period after a
+     * restart, ranks with earlier cursors may still return. */
     if (s->ranges.state != RANGES_UNPLACED &&
         ((s->at_most_once && mark < s->ranges.base) || (mark > s->ranges.base && cw_dp_stream_grace(d, s))))
         mark = s->ranges.base;
@@ -139,11 +144,12 @@ void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
         s->state = STREAM_ACTIVE;
     s->total = s->begun_to = 0;
     s->idle_ns = d->now_ns;
-    if (s->journalled) /* without memory, a restart finds ranges that no job wants */
+    if (s->journalled) /* if that fails for lack of memory, a restart just finds ranges that no job wants */
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, UINT64_MAX, NULL));
 }
 
-/* Frees the stream and deletes it from the journal. Without memory it stays until a later tick. */
+/* Frees the stream and deletes it from the journal. If memory is short, the stream stays until a later tick.
+ */
 static void stream_forget(struct cw_dispatcher *d, struct stream *s)
 {
     if (!s->journalled || cw_dp_journal_stream_gone(d, s, NULL) == 0)
@@ -167,8 +173,9 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
     cw_dp_stream_unref(s);
 }
 
-/* Whether workers have it ready without a client, and since when. With at-most-once this loses ranges, and is
- * only done where other streams need the room (needed). */
+/* Whether the stream is not parked, and none of its jobs has a client; *ret_since_ns: since when. Retiring a
+ * stream with at-most-once loses ranges, so such a stream counts only if another stream needs the room
+ * (needed). */
 static bool stream_is_left(const struct cw_dispatcher *d, const struct stream *s, bool needed,
                            uint64_t *ret_since_ns)
 {
@@ -182,7 +189,8 @@ static bool stream_is_left(const struct cw_dispatcher *d, const struct stream *s
     return s->state != STREAM_PARKED;
 }
 
-/* Takes the stream from all workers. If it has jobs, they can go on when one of their clients returns. */
+/* Takes the stream from all workers: forgets it if it has no job, else parks it. Its jobs go on when a client
+ * returns. */
 static void stream_retire(struct cw_dispatcher *d, struct stream *s)
 {
     if (cw_list_empty(&s->jobs)) {
@@ -195,7 +203,7 @@ static void stream_retire(struct cw_dispatcher *d, struct stream *s)
     cw_dp_scaling_due(d);
 }
 
-/* Whether an attended stream has no worker because none has room for one more stream. */
+/* Whether some stream with a client has no worker, because no worker has room for one more stream. */
 static bool stream_room_is_needed(const struct cw_dispatcher *d)
 {
     CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
@@ -204,8 +212,8 @@ static bool stream_room_is_needed(const struct cw_dispatcher *d)
     return false;
 }
 
-/* Retires streams without clients. The youngest that a client may soon want are kept ready, unless other
- * streams wait for room. True: there may be more to retire. */
+/* Retires streams without clients. Those that lost their client less than DP_WARM ago are kept ready,
+ * DP_WARM_STREAMS at most, unless another stream waits for room. True: there may be more to retire. */
 static bool stream_retire_left(struct cw_dispatcher *d)
 {
     bool needed = stream_room_is_needed(d);
@@ -242,7 +250,7 @@ void cw_dp_stream_tick(struct cw_dispatcher *d)
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) {
         if (cw_list_empty(&s->jobs) || s->state == STREAM_PARKED)
             continue;
-        cw_dp_stream_dirty(d, s); /* its last turn may have been short of memory */
+        cw_dp_stream_dirty(d, s); /* memory may have been short in its last turn */
         if (!s->data)
             cw_dp_prepare_stream(d, s);
         if (s->assignments.n_shunned > 0)

@@ -1,4 +1,4 @@
-/* The table of streams: lookup, marks for the end of the turn, and the arithmetic of positions. */
+/* The table of streams: lookup, marks for the next turn, and the arithmetic of positions. */
 #include "service/dispatcher/streams.h"
 
 #include <inttypes.h>
@@ -106,8 +106,8 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
     if (at->position > n || __builtin_mul_overflow(at->epoch, n, &pos) ||
         __builtin_add_overflow(pos, at->position, &pos) || pos > DP_ENDLESS)
         return cw_error_set(err, CW_E_OPTION,
-                            "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64
-                            " positions an epoch",
+                            "position %" PRIu64 " of epoch %" PRIu64 " does not exist: the plan has %" PRIu64
+                            " positions per epoch",
                             at->position, at->epoch, s->data->plan->n_positions);
     *ret = pos;
     return 0;
@@ -120,10 +120,10 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
     const Cachew__Place at = {CW_MESSAGE(place), .epoch = epoch, .position = begin};
     if (begin >= end || end > n || begin % align != 0 || (end != n && end % align != 0))
         return cw_error_set(err, CW_E_SERVICE,
-                            "a range of positions %" PRIu64 " to %" PRIu64 ": expected %s %" PRIu64
-                            " in a plan of %" PRIu64 " positions an epoch",
-                            begin, end, s->data->plan->sequential ? "successive multiples of" : "at least",
-                            align, n);
+                            "a range of positions %" PRIu64 " to %" PRIu64
+                            ": expected an end after the begin, not after the end of the epoch (%" PRIu64
+                            "), and bounds that are multiples of %" PRIu64,
+                            begin, end, n, align);
     int r = cw_dp_stream_position(s, &at, &ret->begin, err);
     ret->end = ret->begin + (end - begin);
     return r;

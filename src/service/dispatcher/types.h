@@ -1,4 +1,4 @@
-/* The structs of the dispatcher by name, so that headers need not include each other. */
+/* Declares the structs of the dispatcher, so that headers need not include each other. */
 #pragma once
 
 struct assignment;

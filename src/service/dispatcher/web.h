@@ -1,10 +1,9 @@
-/* The files of the dashboard, src/service/dispatcher/web/: they are in the program (tools/embed.py), and need
- * no other at run time. */
+/* The files of the dashboard (src/service/dispatcher/web/), which tools/embed.py builds into the program. */
 #pragma once
 #include <stddef.h>
 
 struct cw_web_file {
-    const char *path, *type; /* path: "/" is index.html. type: of the content */
+    const char *path, *type; /* path: of the URL; "/" is index.html. type: MIME type */
     const unsigned char *data;
     size_t size;
 };

@@ -11,7 +11,7 @@
 
 /* ---- registering ---- */
 
-/* Keeps what the worker registered with. */
+/* Stores a copy of the worker's Register message, and its connection. */
 static int worker_info_set(struct worker *w, struct cw_peer *p, const Cachew__Register *r,
                            struct cw_error *err)
 {
@@ -36,14 +36,16 @@ static int worker_register_check(const struct cw_peer *p, const Cachew__Register
     static const uint8_t none[16];
     if (!sound)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a worker needs an address, and has at most %d, of at most %d bytes",
+                            "a worker needs a Unix socket or a TCP address, and may have at most %d TCP "
+                            "addresses, of at most %d bytes each",
                             DP_ADDRESSES, DP_ADDRESS);
     if (memcmp(p->incarnation, none, 16) == 0)
         return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
     return 0;
 }
 
-/* It has another connection. It keeps its leases until its Holdings; messages under way are lost. */
+/* The worker has a new connection, and messages on the old one may be lost. It keeps its leases until its
+ * Holdings say what it has. */
 static void worker_keep(struct cw_dispatcher *d, struct worker *w)
 {
     w->kept = true;
@@ -57,7 +59,8 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
     }
 }
 
-/* Makes room for one more worker: the one that is gone longest gives up its id. */
+/* Makes room for one more worker: if there are DP_WORKERS, removes the one that has been gone for the longest
+ * time. */
 static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct worker *oldest = NULL;
@@ -67,7 +70,8 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
         if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
             oldest = w;
     if (!oldest)
-        return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher has %d workers already, the most that it accepts", DP_WORKERS);
     int r = cw_dp_journal_gone(d, JOURNAL_WORKER, oldest->incarnation, 16, err);
     if (r == 0)
         cw_dp_worker_free(d, oldest);
@@ -91,7 +95,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
         d->workers.last_id++;
     }
     result = worker_info_set(w, p, r, err);
-    /* its id is sent when it is durable: no other worker gets it then */
+    /* the id is sent only when it is durable, so that no other worker can get the same id */
     struct action then = {.kind = ACTION_REGISTERED, .peer = p, .re = id};
     if (result == 0)
         result = known ? cw_dp_journal_then(d, &then, err) : cw_dp_journal_counters(d, err);
@@ -102,7 +106,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
             cw_dp_worker_free(d, w);
         return result;
     }
-    if (w->peer && w->peer != p) { /* its old connection is dead, but not closed yet */
+    if (w->peer && w->peer != p) { /* its old connection is dead, but was not closed yet */
         w->peer->worker = NULL;
         cw_dp_peer_close(d, w->peer, "the worker has another connection");
         worker_keep(d, w);
@@ -122,12 +126,13 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     cw_dp_peer_send(d, p,
                     &(Cachew__Envelope){CW_MESSAGE(envelope), .re = re,
                                         .of_case = CACHEW__ENVELOPE__OF_REGISTERED, .registered = &r});
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id,
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) registered: process %" PRIu32 " at %s", w->id,
               w->last_peer->name, w->info->pid, cw_dp_worker_place(w));
     w->ready = true;
     cw_dp_pool_started(d, w);
     cw_dp_scaling_due(d);
-    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) /* that a lost connection left */
+    CW_LIST_EACH_OF (t, struct assignment, by_worker,
+                     &w->assignments) /* assignments from a lost connection */
         cw_dp_assignment_usable(d, t);
     cw_dp_prepare_all(d, false);
 }
@@ -137,7 +142,7 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
 void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
-        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id,
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: other workers get its %zu ranges", w->id,
                   w->last_peer->name, w->n_held);
     if (w->leaving == WORKER_STAYS) {
         d->workers.n_lost++;
@@ -177,19 +182,20 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
         cw_dp_pool_changed(d, w, true);
     if (was != WORKER_STAYS)
         return;
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->last_peer->name);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is leaving: it gets no more ranges", w->id,
+              w->last_peer->name);
     w->since_ns = d->now_ns;
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         const struct stream *s = t->stream;
         cw_dp_assignment_usable(d, t);
-        /* Ranges that are not begun are moved at once, if another worker can have them; clients wait for
-         * those that are being read. Without a client nothing is read. */
+        /* If another worker can have them, ranges that were not begun are moved at once. Clients are waiting
+         * for the ranges that were begun. Without a client, all ranges can be dropped. */
         if (!s->at_most_once && !cw_dp_stream_attended(s))
             cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         else if (!s->at_most_once && s->assignments.heap.n + s->assignments.n_shunned > 0)
             cw_dp_lease_drop_unbegun(d, t);
     }
-    cw_dp_prepare_all(d, true); /* streams that waited for room at this worker wait for another one now */
+    cw_dp_prepare_all(d, true); /* streams that waited for room on this worker now try other workers */
 }
 
 void cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
@@ -217,7 +223,8 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->leaving && age >= DP_DRAIN) {
             CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
-                /* with at-most-once its ranges would be lost: it announces itself when it goes */
+                /* at-most-once: dropping would lose the ranges; the worker closes its connection when it is
+                 * done */
                 if (t->n_held > 0 && !t->stream->at_most_once)
                     cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         }

@@ -14,7 +14,7 @@
 
 /* ---- holdings ---- */
 
-/* Returns the range of Holdings that begins where x begins; NULL: none does. */
+/* Returns the range in a Holding that begins where range x begins; NULL: there is none. */
 static const Cachew__Range *holding_find(const struct stream *s, const Cachew__Holding *h,
                                          const struct range *x)
 {
@@ -26,7 +26,8 @@ static const Cachew__Range *holding_find(const struct stream *s, const Cachew__H
     return NULL;
 }
 
-/* Drops leases of an earlier connection that are not in Holdings: the worker lost them, or never got them. */
+/* Drops leases of an earlier connection that the Holding does not name: the worker lost them, or never got
+ * them. */
 static void holding_drop_unnamed(struct cw_dispatcher *d, struct assignment *t, const Cachew__Holding *h)
 {
     DP_RANGES_EACH (x, &t->stream->ranges, 0) {
@@ -36,7 +37,8 @@ static void holding_drop_unnamed(struct cw_dispatcher *d, struct assignment *t, 
         const Cachew__Range *m = holding_find(t->stream, h, x);
         uint64_t end = m ? x->begin + (m->end - m->begin) : 0;
         if (m) {
-            x->holder[held].lease = m->lease; /* an earlier one, if Revoke and Leases did not arrive */
+            x->holder[held].lease =
+                m->lease; /* the number of an earlier lease, if Revoke and Leases did not arrive */
             cw_dp_lease_shorten(d, x, held, end);
         }
         if (end != x->end)
@@ -44,7 +46,7 @@ static void holding_drop_unnamed(struct cw_dispatcher *d, struct assignment *t, 
     }
 }
 
-/* Handles what the worker holds of one stream. */
+/* Handles one Holding: the ranges of one stream that the worker has. */
 static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cachew__Holding *h,
                           struct cw_error *err)
 {
@@ -52,7 +54,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     if (!p || p->stream.len != 16 || h->n_ranges > DP_HELD)
         return cw_error_set(
             err, CW_E_SERVICE,
-            "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)",
+            "Holdings names a stream id of %zu bytes (expected 16) and %zu ranges (expected at most %d)",
             p ? p->stream.len : 0, h->n_ranges, DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
     if (!s || s->state == STREAM_PARKED) {
@@ -61,7 +63,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     }
     struct assignment *t = cw_dp_assignment_find(w, s);
     if (!t && !(t = cw_dp_assignment_new(d, w, s)))
-        return cw_error_nomem(err, sizeof(*t), "a worker's part in a stream");
+        return cw_error_nomem(err, sizeof(*t), "the assignment of a worker to a stream");
     t->named = true;
     int r = cw_dp_prepare_ready(d, t, p, err);
     if (w->kept)
@@ -79,14 +81,14 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     return r;
 }
 
-/* The worker sent another message: all of its Holdings have arrived. */
+/* The worker sent a message other than Holdings, so all of its Holdings have arrived. */
 static void worker_holdings_over(struct cw_dispatcher *d, struct worker *w)
 {
     if (!w->ready || (!w->awaited && !w->kept))
         return;
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         struct stream *s = t->stream;
-        if (w->kept && t->state == ASSIGNMENT_READY && !t->named) { /* it lost the stream */
+        if (w->kept && t->state == ASSIGNMENT_READY && !t->named) { /* the worker lost the stream */
             cw_dp_lease_discard(d, t);
             cw_dp_prepare_stream(d, s);
         }
@@ -97,15 +99,17 @@ static void worker_holdings_over(struct cw_dispatcher *d, struct worker *w)
 
 /* ---- heartbeats ---- */
 
-#define MOST_BATCHES 1e18 /* of a worker: products of such numbers are finite */
-#define RATED_S 0.5       /* least time that rates are measured over; heartbeats come once a second */
+#define MOST_BATCHES 1e18 /* largest accepted number of batches; products of such numbers are finite */
+/* least number of seconds over which rates are measured; heartbeats come once a second */
+#define RATED_S 0.5
 
 static double rate_per_second(uint64_t now, uint64_t before, double seconds)
 {
     return now > before ? (double)(now - before) / seconds : 0;
 }
 
-/* Computes rates since the last heartbeat. Delayed heartbeats arrive close together: those are skipped. */
+/* Computes rates since the last heartbeat. Heartbeats that were delayed and arrive close together are
+ * skipped. */
 static void worker_note_rates(const struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m)
 {
     struct worker_rates *x = &w->rates;
@@ -125,8 +129,8 @@ static void worker_note_rates(const struct cw_dispatcher *d, struct worker *w, c
     x->from = w->usage;
 }
 
-/* Takes note of the worker's sums for a stream. The first ones after Holdings are not added to the stream's:
- * an earlier dispatcher or connection counted them. */
+/* Stores the worker's sums for a stream. The first sums after Holdings are not added to the stream's sums,
+ * because they were counted over an earlier connection or by an earlier process of the dispatcher. */
 static void worker_note_work(struct cw_dispatcher *d, struct assignment *t, const Cachew__StreamWork *m)
 {
     bool counts = t->computed || !t->named;
@@ -156,7 +160,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)
-            return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16",
+            return cw_error_set(err, CW_E_SERVICE, "Heartbeat names a stream id of %zu bytes: expected 16",
                                 x->stream.len);
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
         struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;

@@ -1,4 +1,4 @@
-/* Divides workers among jobs, and updates worker sets accordingly. */
+/* Divides the workers among jobs (shares), and adds and removes members of worker sets accordingly. */
 #include "service/dispatcher/worker_sets.h"
 
 #include <stdlib.h>
@@ -11,14 +11,15 @@
 
 /* ---- shares ---- */
 
-/* A job that needs workers: how many it wants by pool index, what it was given so far, and the sum of that.
- */
+/* A job that needs workers. By pool index: how many workers it wants, and how many it got so far; sum: all
+ * that it got. */
 struct party {
     struct job *job;
     int want[DP_POOL_INDEXES], share[DP_POOL_INDEXES], sum;
 };
 
-/* Increments claims_serial if anything changed that shares follow from, by a hash of it all. */
+/* Increments claims_serial if anything that shares depend on has changed since the last call; compares a
+ * hash. */
 static void claims_note(struct cw_dispatcher *d, const struct party *parties, size_t n, const int *most)
 {
     uint64_t hash = cw_hash64(most, DP_POOL_INDEXES * sizeof(*most));
@@ -37,8 +38,8 @@ static void claims_note(struct cw_dispatcher *d, const struct party *parties, si
     d->scaler.claims_hash = hash;
 }
 
-/* Fills in what the job wants by pool index: what its policy wants, as far as there are so many. The rest is
- * wanted of the first pools that have some. */
+/* Fills in p->want: what the policy wants of each pool, limited to the pool's workers. The missing number is
+ * added to the first pools that have workers left. */
 static void claims_take_wants(struct party *p, const int *most)
 {
     const struct scaling *x = &p->job->scaling;
@@ -52,7 +53,8 @@ static void claims_take_wants(struct party *p, const int *most)
     }
 }
 
-/* Returns what a job wants of one pool, or (of_any) what is missing in its sum. Its quota limits the sum. */
+/* Returns how many workers the job still wants of one pool; of_any: how many it is still missing in all. The
+ * job's quota limits its sum. */
 static int claims_want(const struct party *p, const struct job *whole, int pool, int left, bool of_any)
 {
     const struct scaling *x = &p->job->scaling;
@@ -77,7 +79,8 @@ static void claims_divide_pool(struct party *parties, size_t n, struct cw_claim 
     }
 }
 
-/* Divides all workers among the jobs. `whole` (or NULL) gets what it could get if it wanted all. */
+/* Divides all workers among the jobs. whole (may be NULL): this job gets what it could get if it wanted all
+ * workers. */
 static void claims_divide(const struct cw_dispatcher *d, struct party *parties, size_t n,
                           struct cw_claim *claims, const struct job *whole)
 {
@@ -89,7 +92,7 @@ static void claims_divide(const struct cw_dispatcher *d, struct party *parties, 
         for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
             claims_divide_pool(parties, n, claims, whole, pool, &left[pool], any);
     for (size_t i = 0; i < n; i++)
-        if (parties[i].sum == 0) { /* jobs share a worker where there are too few */
+        if (parties[i].sum == 0) { /* too few workers: the job shares a worker with other jobs */
             int pool = 0;
             while (pool + 1 < DP_POOL_INDEXES && parties[i].job->scaling.want[pool] == 0)
                 pool++;
@@ -97,7 +100,7 @@ static void claims_divide(const struct cw_dispatcher *d, struct party *parties, 
         }
 }
 
-/* Updates the shares of all jobs, or only what `whole` could have. */
+/* Updates the shares of all jobs; or (whole not NULL) only x->most of that job. */
 static void claims_share(struct cw_dispatcher *d, struct job *whole)
 {
     size_t n = 0;
@@ -127,7 +130,7 @@ const int *cw_dp_worker_sets_most(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
     if (x->most_serial == 0 || x->most_serial != d->scaler.claims_serial) {
-        /* else nothing changed since the job's last query, a second ago */
+        /* otherwise nothing has changed since the job's last query */
         claims_share(d, j);
         x->most_serial = d->scaler.claims_serial;
     }
@@ -136,7 +139,7 @@ const int *cw_dp_worker_sets_most(struct cw_dispatcher *d, struct job *j)
 
 /* ---- members ---- */
 
-/* Takes a member out of its worker set. */
+/* Removes a member from its worker set. */
 static void member_leave(struct cw_dispatcher *d, struct assignment *t)
 {
     if (!t->granted)
@@ -147,7 +150,8 @@ static void member_leave(struct cw_dispatcher *d, struct assignment *t)
     cw_dp_scaling_due(d);
 }
 
-/* Takes a member out. It finishes the ranges that it has begun. Members that stay get the others. */
+/* Removes a member from its worker set. It finishes the ranges that it has begun; the remaining members get
+ * its other ranges. */
 static void member_dismiss(struct cw_dispatcher *d, struct assignment *t)
 {
     member_leave(d, t);
@@ -155,8 +159,8 @@ static void member_dismiss(struct cw_dispatcher *d, struct assignment *t)
         cw_dp_lease_drop_unbegun(d, t);
 }
 
-/* Whether a is of less use than b: it serves other streams too, holds fewer ranges, or is the younger worker.
- */
+/* Whether member a should be removed before b: a also serves other streams; else a holds fewer ranges; else a
+ * is the younger worker. */
 static bool member_goes_before(const struct assignment *a, const struct assignment *b)
 {
     if ((a->worker->n_worker_sets > 1) != (b->worker->n_worker_sets > 1))
@@ -164,7 +168,7 @@ static bool member_goes_before(const struct assignment *a, const struct assignme
     return a->n_held != b->n_held ? a->n_held < b->n_held : a->worker->id > b->worker->id;
 }
 
-/* Counts the members that serve, by pool index. */
+/* Counts the members that can serve the stream, by pool index. */
 static void member_count(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_POOL_INDEXES * sizeof(*ret));
@@ -172,16 +176,14 @@ static void member_count(const struct stream *s, int *ret)
         ret[t->worker->pool_index] += cw_dp_assignment_serves(t);
 }
 
-/*
- * Takes members out that are too many. A worker that is still opening its data does not count towards the
- * target, so that members of one pool stay until those of another pool are ready. Fills in how many serve
- * then, by pool index.
- */
+/* Removes members in excess of the target. A worker that is still opening its data does not count towards the
+ * target, so that members of one pool stay until those of another pool are ready. Sets n to the number of
+ * remaining members, by pool index. */
 static void worker_set_shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
         if (t->granted &&
-            !cw_dp_worker_able(t->worker)) /* a draining worker gives its ranges back by itself */
+            !cw_dp_worker_able(t->worker)) /* worker_life.c handles the ranges of a draining worker */
             member_leave(d, t);
     member_count(s, n);
     int all = cw_dp_pools_sum(target);
@@ -198,8 +200,8 @@ static void worker_set_shrink(struct cw_dispatcher *d, struct stream *s, const i
 }
 
 /* Returns the worker that joins next, of one pool index or of any (-1). NULL: there is none. A worker that
- * serves no stream comes first, then one that has something of this stream, then the older one. `shared`:
- * also one that serves other streams. */
+ * serves no stream is preferred, then one that still has an assignment to this stream, then the older one.
+ * shared: a worker that serves other streams may be chosen, too. */
 static struct worker *worker_set_candidate(struct cw_dispatcher *d, const struct stream *s, int pool,
                                            bool shared)
 {
@@ -228,7 +230,7 @@ bool cw_dp_worker_sets_spare(struct cw_dispatcher *d, const struct stream *s)
     return d->scaler.enabled && worker_set_candidate(d, s, -1, true);
 }
 
-/* Makes the worker (or NULL) a member. False: no worker, or no memory. */
+/* Makes the worker a member. False: w is NULL, or there is no memory. */
 static bool worker_set_join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 {
     struct assignment *t = w ? cw_dp_assignment_find(w, s) : NULL;
@@ -248,8 +250,8 @@ static bool member_is_shared(const struct assignment *t)
     return cw_dp_assignment_serves(t) && t->worker->n_worker_sets > 1;
 }
 
-/* Adds members up to the target. A shared worker, or one of another pool, is better than none. A stream that
- * only shares a worker gets one of its own once a worker is free. */
+/* Adds members up to the target. If no worker is free, a shared worker, or one of another pool, is used. A
+ * stream that shares a worker gets one of its own once a worker is free. */
 static void worker_set_grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *target)
 {
     bool any = false;
@@ -267,13 +269,13 @@ static void worker_set_grow(struct cw_dispatcher *d, struct stream *s, int *n, c
         if (complete && member_is_shared(t) &&
             worker_set_join(d, s, worker_set_candidate(d, s, t->worker->pool_index, false))) {
             any = true;
-            complete = false; /* the shared worker leaves when the new one is ready */
+            complete = false; /* the shared worker is removed when the new one is ready */
         }
     if (any)
         cw_dp_prepare_stream(d, s);
 }
 
-/* Fills in the target by pool index: the largest share of the stream's jobs. */
+/* Sets *ret to the target by pool index: the largest share of the stream's jobs. */
 static void worker_set_target(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_POOL_INDEXES * sizeof(*ret));
@@ -288,7 +290,8 @@ void cw_dp_worker_sets_update(struct cw_dispatcher *d)
     d->scaler.worker_sets_due = false;
     cw_dp_pools_assign(d);
     claims_share(d, NULL);
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) { /* members that are too many leave first */
+    CW_LIST_EACH_OF (s, struct stream, link,
+                     &d->streams.list) { /* first all sets shrink, so that workers become free */
         worker_set_target(s, target);
         worker_set_shrink(d, s, target, n);
         for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
@@ -300,7 +303,7 @@ void cw_dp_worker_sets_update(struct cw_dispatcher *d)
         worker_set_grow(d, s, n, target);
     }
     cw_dp_provisioners_want(d, needed);
-    d->scaler.worker_sets_due = false; /* the changes above are taken care of */
+    d->scaler.worker_sets_due = false; /* the changes made above need no further update */
 }
 
 void cw_dp_worker_sets_tick(struct cw_dispatcher *d)
@@ -308,5 +311,5 @@ void cw_dp_worker_sets_tick(struct cw_dispatcher *d)
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list)
         CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
             if (!t->granted && t->n_held == 0 && t->state != ASSIGNMENT_UNFIT && t->state != ASSIGNMENT_ASKED)
-                cw_dp_lease_forget(d, t); /* the worker's memory is for streams that it serves */
+                cw_dp_lease_forget(d, t); /* frees the worker's memory for the streams that it serves */
 }

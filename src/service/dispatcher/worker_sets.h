@@ -1,18 +1,16 @@
-/*
- * Worker sets: with a policy, a stream is computed by as many workers as its job got of each pool, and a
- * worker serves one stream where there are enough of them. A member stays as long as possible: another worker
- * has to open the data first.
- */
+/* Worker sets. With a policy, each stream has a worker set: as many workers of each pool as its job's share.
+ * If there are enough workers, each serves only one stream. A member stays as long as possible, because a new
+ * worker has to open the data first. */
 #pragma once
 #include <stdbool.h>
 
 #include "service/dispatcher/types.h"
 
-/* Makes worker sets as large as jobs' shares, and has provisioners start and end workers. */
+/* Adjusts the worker sets to the jobs' shares, and tells provisioners how many workers are wanted. */
 void cw_dp_worker_sets_update(struct cw_dispatcher *d);
-/* Forgets assignments outside the worker set that hold nothing. */
+/* Call on each tick: forgets assignments that are outside the worker set and hold no range. */
 void cw_dp_worker_sets_tick(struct cw_dispatcher *d);
-/* Whether another worker could replace a member. */
+/* Whether there is a worker that could replace a member of the stream's worker set. */
 bool cw_dp_worker_sets_spare(struct cw_dispatcher *d, const struct stream *s);
-/* By pool index, how many workers the job could have, whatever it wants. */
+/* Returns, by pool index, how many workers the job would get if it wanted all. */
 const int *cw_dp_worker_sets_most(struct cw_dispatcher *d, struct job *j);

@@ -1,4 +1,4 @@
-/* The table of workers: lookup, making and removing. */
+/* The table of workers: lookup, and adding workers. */
 #include "service/dispatcher/workers.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@ static bool admit_runs_python(const struct cw_op_desc *desc)
     return any;
 }
 
-/* Returns whether an operator is run only by a worker that trusts the pipeline's author. */
+/* Returns whether the operator needs a worker that trusts the pipeline's author (--allow-python). */
 static bool admit_needs_trust(const struct cw_node *node)
 {
     return admit_runs_python(node->desc) ||
@@ -35,8 +35,8 @@ int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_er
         return 0;
     cw_error_op(err, node->desc->name);
     return cw_error_set(err, CW_E_PIPELINE,
-                        "%s %s, which a worker of the service does not: it was started without "
-                        "--allow-python (cachew up: with --no-python)",
+                        "%s %s, which this worker of the service does not allow: it was started without "
+                        "--allow-python (or by `cachew up --no-python`)",
                         node->desc->name,
                         admit_runs_python(node->desc) ? "runs a Python function" : "may end the process");
 }

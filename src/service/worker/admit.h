@@ -1,4 +1,4 @@
-/* Which pipelines a worker runs. Called by stream.c, before the pipeline is compiled. */
+/* Decides whether a worker may run a pipeline. stream.c calls it before it compiles the pipeline. */
 #pragma once
 #include "pipeline/pipeline.h"
 

@@ -16,7 +16,7 @@ static void answer_count_quarantined(struct cw_clients_stats *stats, const struc
     }
 }
 
-/* ---- one kind each: these take the answer over ---- */
+/* ---- senders: one for each kind of answer; each takes ownership of the answer ---- */
 
 static int answer_send_batch(struct cw_client *c, struct cw_answer *a, Cachew__Envelope *m,
                              struct cw_error *err)
@@ -29,9 +29,10 @@ static int answer_send_batch(struct cw_client *c, struct cw_answer *a, Cachew__E
     int n = cw_shm_loan_room(c, a) ? cw_shm_loan_name(c, a, slabs, err) : 0;
     if (n == CW_E_IO) {
         if (!all->copies_logged)
-            cw_common_log(all->common,
-                          "batches can't be lent to clients of this machine, they are sent as copies: %s",
-                          err->message);
+            cw_common_log(
+                all->common,
+                "clients on this host get batches as copies, because their memory can't be shared: %s",
+                err->message);
         all->copies_logged = true;
         atomic_store(&c->peer.shared, false);
         n = 0;
@@ -51,7 +52,7 @@ static int answer_send_batch(struct cw_client *c, struct cw_answer *a, Cachew__E
         wire.message.slabs = list;
         cw_shm_loan_add(c, a);
         r = cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
-        /* it may be out for long, and only its slabs are needed */
+        /* the client may keep the batch for long, and only its slabs are needed meanwhile */
         free(CW_STEAL(b->ids));
         free(CW_STEAL(b->components));
         a->quarantined = cw_quarantined_free(a->quarantined);
@@ -62,7 +63,7 @@ static int answer_send_batch(struct cw_client *c, struct cw_answer *a, Cachew__E
     return r;
 }
 
-/* Sends rows that the client joins. */
+/* Sends rows, which the client joins to a batch. */
 static int answer_send_rows(struct cw_client *c, struct cw_answer *a, Cachew__Envelope *m,
                             struct cw_error *err)
 {
@@ -166,7 +167,7 @@ static int (*const answer_senders[])(struct cw_client *c, struct cw_answer *a, C
     [CW_ANSWER_NOT_HERE] = answer_send_not_here,
 };
 
-/* Counts what an answer with data of batches sends, and returns what to trace. */
+/* Counts an answer that contains a batch or rows, and returns its description for the trace. */
 static struct cw_traced answer_count(struct cw_clients_stats *stats, const struct cw_answer *a)
 {
     stats->n_batches++;

@@ -4,13 +4,13 @@
 
 #include "base/array.h"
 
-/* Sent batches of a range are noted up to this number: 128 KiB of bits. Where a range is computed again,
- * batches beyond it are kept again. */
+/* Of a range's batches up to this number it is noted whether they were sent (128 KiB of bits). If the range
+ * is computed again, later batches are kept again, although they may have been sent. */
 #define SENT_MAX (UINT64_C(1) << 20)
 
 /* ---- batches that were sent ---- */
 
-/* Returns whether a batch of the range was sent before. */
+/* Returns whether it is noted that the batch was sent before. */
 static bool sent_before(const struct cw_lease *l, uint64_t batch)
 {
     return batch / 8 < l->sent_room && (l->sent[batch / 8] >> batch % 8 & 1);
@@ -21,7 +21,7 @@ static void sent_note(struct cw_lease *l, uint64_t batch)
     size_t before = l->sent_room;
     if (batch >= SENT_MAX ||
         CW_ARRAY_ROOM(l->sent, l->sent_room, batch / 8 + 1, "batches that were sent", NULL) < 0)
-        return; /* the batch may be kept once too often */
+        return; /* without a note, the batch may be kept again for nothing */
     if (l->sent_room > before)
         memset(l->sent + before, 0, l->sent_room - before);
     l->sent[batch / 8] |= (uint8_t)(1u << batch % 8);
@@ -29,7 +29,7 @@ static void sent_note(struct cw_lease *l, uint64_t batch)
 
 /* ---- batches that wait for a request ---- */
 
-/* Takes a kept batch out of the range. Returns NULL where it is not kept. */
+/* Removes a kept batch from the lease and returns it. NULL: the batch is not kept. */
 static struct cw_answer *kept_take(struct cw_leases *s, struct cw_lease *l, uint64_t batch)
 {
     for (struct cw_answer **at = &l->kept; *at && (*at)->at <= batch; at = &(*at)->next)
@@ -38,9 +38,9 @@ static struct cw_answer *kept_take(struct cw_leases *s, struct cw_lease *l, uint
     return NULL;
 }
 
-/* Returns where the kept batch to be given up first is linked. A batch before all that were ever requested
- * comes first: a sequential range gives such batches when its client went on from a state. Else it is the
- * batch that will be requested last. */
+/* Returns the link to the kept batch that is dropped first. That is a batch before all batches that were ever
+ * requested, if there is one: a sequential range produces such batches if its client continued from a saved
+ * state. Otherwise it is the last batch, which will be requested last. */
 static struct cw_answer **kept_worst(struct cw_leases *s)
 {
     struct cw_answer **last = NULL;
@@ -53,7 +53,8 @@ static struct cw_answer **kept_worst(struct cw_leases *s)
     return last;
 }
 
-/* Keeps a batch until it is requested. Others, or this one, may be freed to make room for it. */
+/* Keeps a batch until it is requested. If the kept batches need too much memory then, some of them are freed,
+ * perhaps this one. */
 static void kept_add(struct cw_leases *s, struct cw_lease *l, struct cw_answer *k)
 {
     struct cw_answer **at = &l->kept;
@@ -70,9 +71,9 @@ static void kept_add(struct cw_leases *s, struct cw_lease *l, struct cw_answer *
 
 /* ---- batches ---- */
 
-/* Notes the error that a range, or the runner, ends in. Requests for the batch are answered with an error
- * that is the same on every worker. Any other error is this worker's own (memory, descriptors, disk, killed
- * processes): the stream fails. */
+/* The range, or the runner, ended in an error. If the error would be the same on every worker, requests for
+ * this batch and later ones are answered with it. Any other error (memory, descriptors, disk, killed
+ * processes) is this worker's own, and the stream fails. */
 static void batch_failed(struct cw_leases *s, struct cw_lease *l, int status, const struct cw_error *why)
 {
     l->failed = cw_leases_error_lasts(s, status) ? malloc(sizeof(*l->failed)) : NULL;
@@ -85,7 +86,7 @@ static void batch_failed(struct cw_leases *s, struct cw_lease *l, int status, co
     cw_lease_close(s, l);
 }
 
-/* Answers a request with the batch, or the part of one, that the request is at. */
+/* Answers a request with k: the batch number r->at of the range, or a part of that batch. */
 static void kept_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_answer *k)
 {
     cw_lease_send(s, l, r, k);
@@ -96,7 +97,7 @@ static void kept_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
         cw_lease_done(s, r);
 }
 
-/* Takes the next batch that the runner has of a range. Returns as cw_runner_poll. */
+/* Takes the next batch of a range from the runner. Returns the same as cw_runner_poll. */
 static int batch_take(struct cw_leases *s, struct cw_lease *l, struct cw_answer **ret, struct cw_error *err)
 {
     struct cw_assembly *a = CW_STEAL(l->unfinished);
@@ -112,8 +113,8 @@ static int batch_take(struct cw_leases *s, struct cw_lease *l, struct cw_answer 
     return r;
 }
 
-/* Takes the next batch of a range, for a request that waits for it, or to be kept. Returns as
- * cw_runner_poll. */
+/* Takes the next batch of a range from the runner, and sends it to a request that waits for it, or keeps it.
+ * Returns the same as cw_runner_poll. */
 static int batch_advance(struct cw_leases *s, struct cw_lease *l)
 {
     struct cw_answer *k = NULL;
@@ -136,8 +137,8 @@ static int batch_advance(struct cw_leases *s, struct cw_lease *l)
     return 0;
 }
 
-/* Reports a range to the dispatcher, if all its batches are newly computed. Returns whether they are. If not,
- * the stream may have failed. */
+/* Reports a range to the dispatcher if all of its batches are computed and this was not reported yet. Returns
+ * whether it reported. If not, the stream may have failed. */
 static bool batches_note_computed(struct cw_leases *s, struct cw_lease *l)
 {
     bool counted = s->kind == CW_RANGES_COUNTED;
@@ -173,7 +174,7 @@ static bool batches_serve_one(struct cw_leases *s, struct cw_lease *l)
     if ((!l->range || r->at < l->next_batch) && !cw_lease_open_for(s, l, r))
         return false;
     int status = batch_advance(s, l);
-    /* a range without more batches is computed */
+    /* status 1: the range has no more batches, so it is computed */
     return status == 0 || (status == 1 && batches_note_computed(s, l));
 }
 

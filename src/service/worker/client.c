@@ -20,7 +20,8 @@ int cw_client_send(struct cw_client *c, const Cachew__Envelope *m, const struct 
     if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + CW_BESIDE_BATCHES_BYTES) {
         if (a)
             cw_delivery_free(a);
-        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the client does not read its messages: %zu bytes wait to be sent",
                             cw_conn_queued(c->conn));
     }
     return cw_conn_send(c->conn, m, pieces, n, a ? cw_delivery_free : NULL, a, fds, n_fds, err);
@@ -43,6 +44,6 @@ void cw_delivery_free(void *answer)
     if (!a->delivery.loan)
         cw_client_give_room(c, a->bytes);
     all->n_out -= cw_answer_has_rows(a);
-    cw_answer_free(a); /* with it the client may go */
+    cw_answer_free(a); /* this may free the client */
     cw_common_changed(all->common);
 }

@@ -18,11 +18,12 @@ static int client_on_get(struct cw_client *c, uint64_t id, const Cachew__Get *m,
     struct cw_worker_stream *s = cw_streams_find(c->clients->streams, m->stream);
     if (atomic_load(&c->peer.n_requests) >= CW_PEER_REQUESTS)
         return cw_error_set(err, CW_E_SERVICE,
-                            "more than %u requests were made before the first was answered",
+                            "the client made more than %u requests before the first one was answered",
                             CW_PEER_REQUESTS);
     if (!id || (!m->count && m->what != CACHEW__WHAT__WHAT_KEYS) || m->count > UINT64_MAX - m->first)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a Get without id, or for %llu batches or elements from %llu on",
+                            "a Get needs an id and a valid range of batches or elements, not %llu of them "
+                            "from number %llu on",
                             (unsigned long long)m->count, (unsigned long long)m->first);
     if (!s)
         return cw_answers_send_not_here(c, id, m->epoch, m->begin, err);
@@ -51,10 +52,12 @@ static int client_on_pull(struct cw_client *c, uint64_t id, const Cachew__Pull *
     if (!s || s->state != STREAM_READY)
         return cw_answers_send_not_here(c, id, m->epoch, m->from, err);
     if (!s->stream->origin)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a Pull of a stream whose source every worker enters anywhere");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "a Pull names a stream that needs none: each worker can read its source from any position");
     if (cw_conn_queued(c->conn) > CW_BESIDE_BATCHES_BYTES)
-        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the client does not read its messages: %zu bytes wait to be sent",
                             cw_conn_queued(c->conn));
     return cw_origin_serve(s->stream->origin, &c->peer, id, m, err);
 }
@@ -111,7 +114,7 @@ static int clients_on_open(void *user, struct cw_conn *conn, const Cachew__Envel
     struct cw_clients *all = user;
     const Cachew__Hello *hello = peer->hello;
     if (!hello || hello->role != CACHEW__ROLE__ROLE_CLIENT)
-        return cw_error_set(err, CW_E_SERVICE, "this is a worker: it serves clients only");
+        return cw_error_set(err, CW_E_SERVICE, "this is a worker, which accepts connections of clients only");
     struct cw_client *c = calloc(1, sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a client");
@@ -134,11 +137,11 @@ static void clients_on_refused(void *user, const char *peer, const struct cw_err
     if (!why->status || !cw_refusal_said(&all->refusals, cw_now_ns(), &unsaid))
         return;
     if (unsaid)
-        cw_common_log(all->common, "%u more were refused before", unsaid);
-    cw_common_log(all->common, "%s was refused: %s", peer, why->message);
+        cw_common_log(all->common, "%u more connections were refused before", unsaid);
+    cw_common_log(all->common, "a connection from %s was refused: %s", peer, why->message);
 }
 
-/* A connection that is let in gets client_ops. */
+/* for connections until they are accepted; then client_ops */
 static const struct cw_conn_ops listen_ops = {.open = clients_on_open, .refused = clients_on_refused};
 
 static int clients_listen(struct cw_clients *all, struct cw_error *err)

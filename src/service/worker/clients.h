@@ -1,18 +1,18 @@
 /*
- * Connections of clients: listening, and requests, which go on to streams. The loop's thread only; owned by
- * worker.c.
+ * Connections of clients: listens, and passes the clients' requests to streams. The loop's thread only; owned
+ * by worker.c.
  */
 #pragma once
 #include "service/worker/client.h"
 
-/* all is zeros; on errors it is to be freed, too. Listens. */
+/* Starts to listen. *all must be all zeros; call cw_clients_deinit after an error, too. */
 int cw_clients_init(struct cw_clients *all, struct cw_worker_common *common, struct cw_streams *streams,
                     struct cw_error *err) _must_check_;
-/* After the loop has ended. Accepts zeros. */
+/* Frees everything. Call after the loop has ended. Accepts all zeros. */
 void cw_clients_deinit(struct cw_clients *all);
-/* Stops listening and ends all connections, after what is queued was sent. */
+/* Stops listening, and closes all connections after their queued messages are sent. */
 void cw_clients_close(struct cw_clients *all);
-/* Ends at once the connections that cw_clients_close did not end. */
+/* Closes at once the connections that are still open after cw_clients_close. */
 void cw_clients_cut(struct cw_clients *all);
-/* Returns the bytes of payloads, as they went over connections. */
+/* Returns the bytes of payloads that were sent over connections, as compressed. */
 uint64_t cw_clients_wire_bytes(const struct cw_clients *all);

@@ -30,7 +30,7 @@ static int options_check(const struct cw_worker_options *o, struct cw_error *err
     char value[32];
     snprintf(value, sizeof(value), "%zu", o->memory);
     if (!o->dispatcher)
-        return cw_error_set(err, CW_E_OPTION, "a worker needs the address of a dispatcher");
+        return cw_error_set(err, CW_E_OPTION, "a worker needs the address of its dispatcher");
     if (o->memory < MEMORY_MIN)
         return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB",
                               "--memory %zu: expected at least %zu bytes, 16 MiB", o->memory, MEMORY_MIN);

@@ -9,13 +9,13 @@
 
 /* ---- streams ---- */
 
-/* Answers the Prepare of a stream that is ready, if it was not answered on this connection. */
+/* Answers Prepare of a stream that is ready, if this connection's Prepare is not answered yet. */
 static void control_send_prepared(struct cw_worker *w, struct cw_worker_stream *s)
 {
     Cachew__Prepared prepared;
     Cachew__Plan plan;
     if (!s->prepare_id)
-        return; /* the dispatcher did not request it on this connection: Holdings name the stream */
+        return; /* no Prepare came over this connection: Holdings names the stream */
     _cleanup_free_ CW_UNUSED void *files = cw_prepared_message(s, &prepared, &plan);
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = s->prepare_id, .of_case = CACHEW__ENVELOPE__OF_PREPARED,
                           .prepared = &prepared};
@@ -24,7 +24,7 @@ static void control_send_prepared(struct cw_worker *w, struct cw_worker_stream *
     cw_uplink_send(&w->uplink, &m);
 }
 
-/* The stream can't be prepared. */
+/* Answers Prepare with Failure: the stream can't be opened. */
 static void control_send_not_prepared(struct cw_worker *w, struct cw_worker_stream *s,
                                       const struct cw_error *why)
 {
@@ -34,7 +34,7 @@ static void control_send_not_prepared(struct cw_worker *w, struct cw_worker_stre
     s->prepare_id = 0;
 }
 
-/* The worker can't run the stream, or does not know it. */
+/* Sends StreamFailed: the worker can't go on with the stream, or does not have it. */
 static void control_send_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why)
 {
     Cachew__Failure failure;
@@ -46,7 +46,7 @@ static void control_send_failed(struct cw_worker *w, ProtobufCBinaryData stream,
     cw_uplink_send(&w->uplink, &m);
 }
 
-/* Handles one answer, which it takes over. After EXITED, s is gone. */
+/* Handles one answer, and takes ownership of it. After EXITED, s is freed. */
 static void control_on_answer(struct cw_worker *w, struct cw_worker_stream *s, struct cw_answer *a)
 {
     static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
@@ -123,7 +123,8 @@ static void control_send_draining(struct cw_worker *w)
     cw_uplink_send(&w->uplink, &m);
 }
 
-/* Sends one stream that is ready, with its grants. Without memory, the dispatcher leases them to others. */
+/* Sends Holdings with one stream that is ready, and its granted ranges. If memory is short, nothing is sent,
+ * and the dispatcher leases the ranges to other workers. */
 static void control_send_holding(struct cw_worker *w, const struct cw_worker_stream *s)
 {
     _cleanup_free_ Cachew__Range *memory = malloc((s->grants.n + 1) * sizeof(*memory));
@@ -154,7 +155,8 @@ static void control_on_registered(struct cw_worker *w, uint64_t id)
         if (s->state == STREAM_READY)
             control_send_holding(w, s);
         else if (s->state == STREAM_FAILED)
-            cw_streams_end(s); /* the dispatcher gave it up with the last connection, and sends no Forget */
+            cw_streams_end(
+                s); /* the dispatcher gave the stream up with the last connection, and sends no Forget */
     cw_reports_send_all(&w->reports);
     if (w->common.draining)
         control_send_draining(w);
@@ -182,8 +184,9 @@ static int control_on_leases(struct cw_worker *w, const Cachew__Leases *m, struc
     cw_crash_point("worker-lease");
     if (s)
         return cw_streams_lease(s, m, err);
-    /* the dispatcher believes otherwise, and prepares it anew */
-    (void)cw_error_set(&why, CW_E_SERVICE, "ranges of a stream were leased that is not prepared here");
+    /* the dispatcher thinks that the stream is prepared here: after this message it sends Prepare again */
+    (void)cw_error_set(&why, CW_E_SERVICE,
+                       "the dispatcher leased ranges of a stream that this worker has not prepared");
     control_send_failed(w, m->stream, &why);
     return 0;
 }
@@ -206,7 +209,7 @@ static int control_on_open(void *worker, struct cw_conn *c, const Cachew__Envelo
                            struct cw_error *err)
 {
     if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+        return cw_error_set(err, CW_E_SERVICE, "%s is not a dispatcher", cw_conn_peer(c));
     control_register(worker);
     return 0;
 }
@@ -266,7 +269,7 @@ void cw_control_drain(void *worker)
 {
     struct cw_worker *w = worker;
     if (!w->common.draining) {
-        cw_common_log(&w->common, "draining: no more ranges are taken");
+        cw_common_log(&w->common, "draining: the worker accepts no more ranges");
         w->common.draining = true;
         control_send_draining(w);
     }

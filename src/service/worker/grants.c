@@ -3,8 +3,8 @@
 #include "base/macro.h"
 #include "dataset/sequence.h"
 
-/* More than any dispatcher leases (cw_streams_capacity): leases that are not revoked stay until clients are
- * behind them. */
+/* Most granted ranges of a stream: more than any dispatcher leases (cw_streams_capacity). A grant stays until
+ * it is revoked, which happens when all clients have passed its range. */
 #define MAX_GRANTS 65536
 
 static struct cw_grant **grants_at(struct cw_grants *g, uint64_t epoch, uint64_t begin)
@@ -21,25 +21,27 @@ struct cw_grant *cw_grants_find(struct cw_grants *g, uint64_t epoch, uint64_t be
     return x && x->epoch == epoch && x->begin == begin ? x : NULL;
 }
 
-/* Checks that a range can be run: it is one of this stream, and no part of it is granted. */
+/* Checks that a range may be granted: it is a range of this stream, and no part of it is granted already. */
 static int grants_check(const struct cw_grants *g, const Cachew__Range *m, uint64_t n, bool whole,
                         struct cw_error *err)
 {
     const char *expected = NULL;
     if (m->begin >= m->end || m->end > n)
-        expected = "positions of the epoch";
-    else if (whole && (m->begin ||
-                       (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
-        expected = "the whole epoch, which is one range";
+        expected = "at least one position, within the epoch";
+    else if (whole && (m->begin || (m->end != n &&
+                                    n < CW_ENDLESS))) /* the dispatcher assumes an end of an endless epoch */
+        expected = "the whole epoch, because the stream's epochs are one range each";
     for (const struct cw_grant *x = g->list; x && !expected; x = x->next)
         if (x->epoch == m->epoch && x->begin < m->end && m->begin < x->end)
-            expected = "no position that is leased already";
+            expected = "only positions that are not leased yet";
     if (expected)
-        return cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher leased positions %llu to %llu of an epoch of %llu: expected %s",
                             (unsigned long long)m->begin, (unsigned long long)m->end, (unsigned long long)n,
                             expected);
     if (g->n == MAX_GRANTS)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d ranges were leased", MAX_GRANTS);
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher leased more than %d ranges of a stream",
+                            MAX_GRANTS);
     return 0;
 }
 
@@ -61,7 +63,7 @@ int cw_grants_add(struct cw_grants *g, const Cachew__Range *m, uint64_t n_positi
     return 0;
 }
 
-/* Frees the grant that is linked at `at`. */
+/* Unlinks and frees the grant *at. */
 static void grants_remove(struct cw_grants *g, struct cw_grant **at)
 {
     struct cw_grant *x = CW_POP(*at);

@@ -7,9 +7,10 @@
 #include "service/worker/worker_impl.h"
 
 #define HEARTBEAT_NS UINT64_C(1000000000)
-/* More streams than this are left out of a heartbeat: each would have next to nothing of the worker. */
+/* Most streams in a heartbeat; further streams are left out. With so many streams, each gets only a small
+ * part of the worker. */
 #define MAX_STREAMS 64
-#define MAX_OPERATORS 64 /* of a stream; more are left out */
+#define MAX_OPERATORS 64 /* most operators of a stream in a heartbeat; further ones are left out */
 
 struct cache_points {
     struct cw_cache_stats stats;
@@ -22,7 +23,7 @@ struct beat {
     Cachew__OperatorWork operators[MAX_STREAMS][MAX_OPERATORS], *operator_lists[MAX_STREAMS][MAX_OPERATORS];
 };
 
-/* Adds what there is to decide about a stream's cache points. */
+/* Adds the measurements of a stream's cache points. */
 static void beat_add_cache_points(struct cache_points *x, const struct cw_worker_stream *s,
                                   Cachew__StreamWork *m)
 {
@@ -75,7 +76,7 @@ static void heartbeat_on_timer(void *arg)
 {
     struct cw_worker *w = arg;
     struct cw_cache_facts f = {0};
-    /* without memory for it, the heartbeat names no streams */
+    /* without memory for this, the heartbeat names no streams */
     _cleanup_free_ struct beat *b = w->streams.list ? calloc(1, sizeof(*b)) : NULL;
     if (w->cache)
         cw_cache_facts(w->cache, &f);

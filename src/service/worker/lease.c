@@ -51,7 +51,7 @@ void cw_request_drop_part(struct cw_leases *s, struct cw_request *r)
     cw_runner_drop(s->runner, CW_STEAL(r->part));
 }
 
-/* Unlinks a request, if it is in a lease; it is the caller's then. */
+/* Unlinks a request from its lease, if it is in one. The caller owns it then. */
 static void lease_remove(struct cw_leases *s, struct cw_request *r)
 {
     cw_link_out(&r->link);
@@ -115,8 +115,8 @@ void cw_lease_send(struct cw_leases *s, const struct cw_lease *l, const struct c
         if (a->handed_out && !b->disowned)
             cw_runner_disown(s->runner, b);
     }
-    /* a kept batch makes room for others to be kept; of rows, at most one part of each client finds no room
-     */
+    /* a kept batch is charged in any case, since it makes room for others to be kept; so are rows, of which
+     * at most one part per client exceeds the budget */
     if (!a->handed_out && (!b || b->disowned)) {
         cw_budget_force(handed_out, a->bytes);
         a->handed_out = true;
@@ -125,7 +125,8 @@ void cw_lease_send(struct cw_leases *s, const struct cw_lease *l, const struct c
     cw_mailbox_answer(s->mailbox, a);
 }
 
-/* Returns the report of a range, for a request or (NULL) the dispatcher. NULL: out of memory. */
+/* Returns a copy of x with the report of a range: the answer to request r, or (r NULL) to the dispatcher.
+ * NULL: out of memory. */
 static struct cw_answer *lease_report(const struct cw_leases *s, const struct cw_lease *l,
                                       const struct cw_request *r, struct cw_answer x)
 {
@@ -198,8 +199,8 @@ bool cw_lease_open(struct cw_leases *s, struct cw_lease *l, uint64_t first_batch
     cw_lease_close(s, l);
     l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
     if (counted && l->next_batch == l->n_batches)
-        return true;   /* none of its batches is wanted */
-    if (l->next_batch) /* the first one may be a part */
+        return true;   /* no batch of the range is wanted */
+    if (l->next_batch) /* the range's first batch may begin before the range */
         o.from.position = (l->begin / batch_size + l->next_batch) * batch_size;
     if (cw_runner_open(s->runner, &o, &l->range, &err) < 0) {
         cw_leases_fail(s, &err);
@@ -247,7 +248,7 @@ void cw_leases_fail(struct cw_leases *s, const struct cw_error *why)
     struct cw_answer *a = cw_answer_new(NULL, &(struct cw_answer){.kind = CW_ANSWER_FAILED});
     cw_leases_clear(s);
     if (!a)
-        return; /* the dispatcher takes the leases back when it sees no progress */
+        return; /* the dispatcher leases the ranges again when they are late */
     a->why = cw_answer_why(why);
     cw_mailbox_answer(s->mailbox, a);
 }
@@ -255,7 +256,7 @@ void cw_leases_fail(struct cw_leases *s, const struct cw_error *why)
 bool cw_leases_out_of_memory(struct cw_leases *s)
 {
     struct cw_error err = {0};
-    cw_error_nomem(&err, 0, "what a range gives");
+    cw_error_nomem(&err, 0, "the batches of a range");
     cw_leases_fail(s, &err);
     return false;
 }

@@ -7,7 +7,7 @@
 
 /* ---- commands ---- */
 
-/* Returns the number of batches of a counted range, with those that it has a part of. */
+/* Returns the number of batches of a counted range, including batches of which the range has only a part. */
 static uint64_t leases_n_batches(const struct cw_leases *s, uint64_t begin, uint64_t end)
 {
     const struct cw_compiled *c = s->sequence->compiled;
@@ -21,7 +21,7 @@ void cw_leases_add(struct cw_leases *s, const struct cw_command *c)
     struct cw_lease **at = cw_lease_find(s, c->epoch, c->begin), *l = *at;
     uint64_t batch_size = s->sequence->compiled->batch_size;
     if (l && l->epoch == c->epoch && l->begin == c->begin)
-        return; /* sent again */
+        return; /* the dispatcher sent it again */
     l = malloc(sizeof(*l));
     uint64_t *elements = calloc((size_t)3 * s->n_keys + 1, sizeof(*elements));
     if (!l || !elements) {
@@ -50,25 +50,27 @@ void cw_leases_add(struct cw_leases *s, const struct cw_command *c)
 void cw_leases_revoke(struct cw_leases *s, uint64_t epoch, uint64_t begin, uint64_t end)
 {
     struct cw_lease **at = cw_lease_find(s, epoch, begin);
-    while (*at && (*at)->epoch == epoch && (*at)->end <= end) /* none behind it ends before */
+    while (*at && (*at)->epoch == epoch &&
+           (*at)->end <= end) /* ranges do not overlap: no later one ends before `end` */
         cw_lease_free(s, CW_POP(*at));
 }
 
-/* Checks a request for a range. An error means that the client has another pipeline in mind. */
+/* Checks that a request fits the stream. If not, the client has another pipeline. */
 static int leases_check_request(const struct cw_leases *s, const struct cw_request *r, struct cw_error *err)
 {
     bool rows = cw_request_for_rows(r);
     if (s->kind != CW_RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES
                                     : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
         return cw_error_set(
-            err, CW_E_SERVICE, "a Get of kind %d came for a range of a pipeline whose %s", (int)r->what,
+            err, CW_E_SERVICE, "a Get of kind %d does not fit the pipeline: its %s", (int)r->what,
             s->kind == CW_RANGES_PLACED ? "rows are requested by key" : "batches are requested by number");
     if (rows && r->key >= s->n_keys)
-        return cw_error_set(err, CW_E_SERVICE, "elements of key %u were requested, expected less than %u",
-                            r->key, s->n_keys);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a Get requested elements of key %u: expected a key less than %u", r->key,
+                            s->n_keys);
     if (rows && r->end - r->at > cw_key_size(s->sequence->compiled, r->key))
         return cw_error_set(err, CW_E_SERVICE,
-                            "%llu elements of key %u were requested, expected at most a full batch: %llu",
+                            "a Get requested %llu elements of key %u: expected at most %llu, a full batch",
                             (unsigned long long)(r->end - r->at), r->key,
                             (unsigned long long)cw_key_size(s->sequence->compiled, r->key));
     return 0;
@@ -111,7 +113,7 @@ size_t cw_leases_runner_memory(size_t memory)
 void cw_leases_set_memory(struct cw_leases *s, size_t memory)
 {
     size_t runner_memory = cw_leases_runner_memory(memory);
-    bool over = cw_runner_memory_used(s->runner) > runner_memory; /* one range may have that alone */
+    bool over = cw_runner_memory_used(s->runner) > runner_memory; /* even a single range may use that much */
     for (struct cw_lease *l = over ? s->list : NULL; l; l = l->next)
         if (l->range)
             cw_lease_close(s, l);
@@ -119,19 +121,19 @@ void cw_leases_set_memory(struct cw_leases *s, size_t memory)
     cw_runner_set_memory(s->runner, runner_memory);
 }
 
-/* Returns whether the lease's range was closed to free memory before all of it was computed. */
+/* Returns whether the lease's range was closed to free memory, before all of it was computed. */
 static bool lease_gave_way(const struct cw_leases *s, const struct cw_lease *l)
 {
     return !l->range && !l->computed && !l->failed &&
            (s->kind != CW_RANGES_COUNTED || l->next_batch < l->n_batches);
 }
 
-/* Frees memory when the runner can compute nothing more for the first range with a request. Returns whether
- * anything was done. The steps, in order: clients get the keys so far; later requests give their parts back;
- * the last range before the request's gives way, as no request is for such a range; ranges behind it give
- * way, the last one first; rows of the request's range go that no request is for. Where there is no request,
- * no range gives way, and one that gave way goes on. Of the range's requests the first whose rows are
- * computed gets the memory: when they are sent, there is more. */
+/* Frees memory when the runner can't compute more for the first range that has a request. Returns whether
+ * anything was done. It tries these steps in order: send clients the keys so far; drop the parts of requests
+ * for later ranges; close the last open range before the request's range (such ranges have no requests);
+ * close later ranges, the last one first; drop rows of the request's range that no request names. If no range
+ * has a request, nothing is closed, and a range that was closed for memory is opened again. Of the range's
+ * requests, the first one whose rows are computed gets the memory, because sending its rows frees more. */
 static bool leases_make_room(struct cw_leases *s)
 {
     struct cw_lease *gives = NULL, *l = s->list, *aside = NULL;
@@ -166,9 +168,9 @@ static bool leases_make_room(struct cw_leases *s)
 
 /* ---- serving ---- */
 
-/* Ends the first range that is being computed behind what was begun of it, if it takes longer than range_ns:
- * the dispatcher leases the rest anew. A runner that waits for clients to take something has no work that
- * other workers could do, and goes on. */
+/* If the first unfinished range takes longer than range_ns, ends it after the positions that are begun
+ * already. The dispatcher leases the rest again, perhaps to another worker. Nothing is ended while the runner
+ * waits for clients: then it has no work that another worker could do. */
 static void leases_shorten(struct cw_leases *s)
 {
     struct cw_lease *l = s->list;
@@ -181,7 +183,7 @@ static void leases_shorten(struct cw_leases *s)
     if (end == 0)
         return;
     l->end = end;
-    l->n_keys = 0; /* known from an earlier run of the range, they may stand behind its end */
+    l->n_keys = 0; /* keys from an earlier computation of the range may lie after its new end */
     l->n_batches = leases_n_batches(s, l->begin, end);
 }
 
@@ -194,7 +196,7 @@ bool cw_leases_serve(struct cw_leases *s)
     leases_shorten(s);
     for (struct cw_lease *l = s->list, *next; l && !s->failed; l = next) {
         next = l->next;
-        /* if the stream fails here, all leases are gone */
+        /* if the stream fails here, all leases are freed */
         any |= s->kind == CW_RANGES_PLACED ? cw_rows_serve(s, l) : cw_batches_serve(s, l);
     }
     if (!s->failed && cw_runner_fatal(s->runner, &fatal) < 0)

@@ -63,7 +63,8 @@ struct cw_error *cw_answer_why(const struct cw_error *why)
     size_t n = strlen(e->message);
     if (e->status == CW_E_MEMORY)
         snprintf(e->message + n, sizeof(e->message) - n, "%s",
-                 "; give its machine or container more memory, or the worker a smaller --memory");
+                 "; give the worker's machine or container more memory, or start the worker with a smaller "
+                 "--memory");
     return e;
 }
 
@@ -79,7 +80,7 @@ void cw_mailbox_init(struct cw_mailbox *m, struct cw_loop *loop, void (*on_answe
 
 void cw_mailbox_deinit(struct cw_mailbox *m)
 {
-    /* the last answer may have been taken with an earlier one, before it was posted */
+    /* the last answer may have been taken before its post was handled */
     cw_loop_unpost(m->loop, &m->post);
     while (m->answers)
         cw_answer_free(CW_POP(m->answers));

@@ -1,8 +1,6 @@
-/*
- * Both sides of a stream's origin. A compute thread that pulls elements waits, while the loop's thread sends
- * its request to the origin and takes the answer. On the origin itself a thread of this module reads the
- * source for these requests.
- */
+/* Both sides of a stream's origin (origin.h). On every worker: a compute thread that needs elements waits,
+ * while the loop's thread sends its request to the origin and receives the answer. On the origin itself: a
+ * thread of this module reads the source, and answers these requests. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +14,9 @@
 #include "net/limits.h"
 #include "remote/addresses.h"
 
-#define CANCEL_NS UINT64_C(10000000) /* how often a waiting pull checks whether it was cancelled */
-#define RETRY_NS \
-    UINT64_C(200000000) /* wait for an origin that can't be reached, or does not know the stream yet */
+#define CANCEL_NS UINT64_C(10000000) /* ns between two checks of a waiting pull whether it was cancelled */
+/* ns until a request is sent again if the origin can't be reached, or does not have the stream yet */
+#define RETRY_NS UINT64_C(200000000)
 
 /* A request for elements, from another worker (answer->peer) or from this one (answer->peer is NULL). Each
  * worker has at most one. */
@@ -30,8 +28,8 @@ struct pull_request {
 
 struct cw_origin {
     /* immutable */
-    uint8_t stream[16];                 /* its name */
-    const struct cw_sequence *sequence; /* until the stream's thread has ended */
+    uint8_t stream[16];                 /* id of the stream */
+    const struct cw_sequence *sequence; /* valid until the stream's thread has ended */
     const volatile int *interrupt;
     struct cw_mailbox *mailbox;
     struct cw_pull_away away;
@@ -40,15 +38,16 @@ struct cw_origin {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* guarded by mutex. The pull under way: a runner plans one piece at a time. */
-    const struct cw_pull *pull; /* NULL: none */
-    uint64_t id;                /* its; grows */
-    bool sent, came;
-    uint8_t *bytes; /* what came; NULL: `why` */
+    /* guarded by mutex. The present pull; there is only one, as a runner plans one piece of its sequence at a
+     * time. */
+    const struct cw_pull *pull; /* NULL: no pull waits */
+    uint64_t id;                /* id of the present pull's request; each pull has a higher one */
+    bool sent, came;            /* the request was sent; its answer came */
+    uint8_t *bytes;             /* the elements that came; NULL: `why` is the error */
     size_t size;
     struct cw_error why;
     uint64_t passed_epoch, passed; /* clients need no elements before this position of this epoch */
-    struct pull_request *requests; /* to be served, by (epoch, from) */
+    struct pull_request *requests; /* requests to be served, sorted by (epoch, from) */
     bool stopping;
 
     /* the loop's thread only: */
@@ -64,8 +63,8 @@ struct cw_origin {
 
 /* ---- requesting elements ---- */
 
-/* Hands an answer to the waiting pull, which takes the bytes. If the pull was cancelled meanwhile, they are
- * freed. */
+/* Passes an answer to the waiting pull, which takes ownership of the bytes. If the pull was cancelled, the
+ * bytes are freed. */
 static void pull_came(struct cw_origin *o, uint64_t id, uint8_t *bytes, size_t size,
                       const struct cw_error *why)
 {
@@ -107,8 +106,8 @@ static void pull_request_free(struct pull_request *x)
     free(x);
 }
 
-/* Adds a request to be served, and frees an older one of the same peer, which does not wait for it any more.
- * The mutex is held. */
+/* Adds a request to be served. Frees an older request of the same peer, which the peer has given up. The
+ * mutex must be held. */
 static int pull_request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t id, const struct cw_pull *q,
                             struct cw_error *err)
 {
@@ -153,7 +152,7 @@ static void origin_log(struct cw_origin *o, const struct cw_error *why)
     snprintf(o->logged, sizeof(o->logged), "%.199s", why->message);
 }
 
-/* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
+/* The origin did not answer the request, or could not: sends it again after RETRY_NS. */
 static void origin_resend(struct cw_origin *o)
 {
     CW_WITH (&o->mutex)
@@ -192,8 +191,8 @@ static void origin_connect(struct cw_origin *o)
         origin_on_closed(o, NULL, &err);
 }
 
-/* Sends the request of the pull under way, unless it was sent; connects first where there is no connection.
- */
+/* Sends the request of the present pull, unless it was sent. Connects to the origin first if there is no
+ * connection. */
 static void origin_pump(void *arg)
 {
     struct cw_origin *o = arg;
@@ -207,7 +206,8 @@ static void origin_pump(void *arg)
     CW_WITH (&o->mutex) {
         if (o->pull && !o->sent && (here || o->open)) {
             struct cw_pull q = *o->pull;
-            /* of a shuffled one, all is read */
+            /* a worker that needs a part of a shuffle window reads all of it, so the origin keeps whole
+             * windows */
             uint64_t window = o->sequence->window, passed = o->passed / window * window;
             q.keep = o->sequence->compiled->sequential ? q.from
                      : q.epoch > o->passed_epoch       ? 0
@@ -267,8 +267,8 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
         return 0;
     }
     if (pulled && !payload && !m->pulled->why)
-        return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
-    /* an error of its own, with which the origin fails, so that another worker is named */
+        return cw_error_set(err, CW_E_SERVICE, "the worker that runs the source sent elements without bytes");
+    /* any other error is the origin's own: the origin fails, and the dispatcher will name another worker */
     bool fails = pulled && !payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA;
     if (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE)
         origin_resend(o);
@@ -278,7 +278,8 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
     return 0;
 }
 
-/* A connection without a user is closing: the stream does not use it any more. */
+/* Callbacks of the connection to the origin. user NULL: the connection is being closed, and not used any
+ * more. */
 static const struct cw_conn_ops origin_ops = {.open = origin_on_open,
                                               .payload = origin_on_payload,
                                               .abandoned = origin_on_abandoned,
@@ -303,7 +304,7 @@ void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
     if (cw_addresses_init(&o->addresses, a, *a->unix_path && strcmp(a->host, common->host) == 0, true, &err) <
             0 ||
         (!o->retry && cw_timer_new(o->mailbox->loop, origin_pump, o, &o->retry, &err) < 0)) {
-        cw_common_log(common, "%s: a stream waits", err.message);
+        cw_common_log(common, "a stream waits for the worker that runs its source: %s", err.message);
         o->common = NULL;
     }
     origin_pump(o);
@@ -322,11 +323,11 @@ int cw_origin_serve(struct cw_origin *o, struct cw_peer *peer, uint64_t id, cons
     uint64_t most = o->sequence->window;
     CW_GUARD(&o->mutex);
     if (!id || m->n == 0 || m->n > most || m->least > m->n || m->from >= CW_EPOCH_POSITIONS)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "a Pull without id, or of %llu elements (expected at most %llu), at least %llu, from %llu on",
-            (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
-            (unsigned long long)m->from);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a Pull needs an id and a valid number of elements, not %llu elements (expected "
+                            "1 to %llu), at least %llu, from number %llu on",
+                            (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
+                            (unsigned long long)m->from);
     return pull_request_add(
         o, peer, id,
         &(struct cw_pull){.epoch = m->epoch, .from = m->from, .n = m->n, .least = m->least, .keep = m->keep},
@@ -340,7 +341,7 @@ static void origin_serve_one(struct cw_origin *o, struct pull_request *x, bool s
     struct cw_error err = {0};
     x->q.cancelled = pull_cancelled;
     x->q.cancel_arg = o;
-    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream ends here")
+    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream is being closed on this worker")
                      : source->ops->serve(source, &x->q, &a->data, &a->bytes, &err);
     if (a->peer) {
         a->why = r < 0 ? cw_answer_why(&err) : NULL;
@@ -431,7 +432,7 @@ void cw_origin_free(struct cw_origin *o)
         return;
     cw_origin_close(o);
     cw_loop_unpost(o->mailbox->loop, &o->post);
-    while (o->requests) /* that came after the end */
+    while (o->requests) /* requests that came after the thread had ended */
         pull_request_free(CW_POP(o->requests));
     cw_addresses_deinit(&o->addresses);
     origin_destroy(o);

@@ -24,84 +24,86 @@ static void page_add_work(const struct cw_worker *w, struct cw_metrics *m)
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].ns / 1e9, "operator", work.ops[i].name, NULL);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL,
-                      "Elements that an operator took.");
+                      "Elements that entered an operator.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].rows, "operator", work.ops[i].name, NULL);
     cw_metrics_list(
         m, (const struct cw_metric_row[]){
                {CW_METRIC_COUNTER, "worker_read", "seconds", (double)work.read_ns / 1e9,
-                "Time of reading files, summed over threads."},
+                "Time spent reading files, summed over threads."},
                {CW_METRIC_COUNTER, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files."},
                {0},
            });
     cw_work_deinit(&work);
 }
 
-/* Without a cache all values are 0. */
+/* Adds the metrics of the cache. Without a cache all values are 0. */
 static void page_add_cache(const struct cw_worker *w, struct cw_metrics *m)
 {
     struct cw_cache_facts f = {0};
     if (w->cache)
         cw_cache_facts(w->cache, &f);
-    cw_metrics_list(m, (const struct cw_metric_row[]){
-                           {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
-                            "Bytes of all files in the cache directory, when it was read last."},
-                           {CW_METRIC_GAUGE, "worker_cache_limit", "bytes",
-                            w->cache ? (double)cw_cache_quota(w->cache) : 0, "Limit of the cache directory."},
-                           {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits,
-                            "Elements read from the cache."},
-                           {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
-                            "Elements that were not in the cache, and were computed."},
-                           {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
-                            "Entries of the cache that were damaged, or gone when they were read."},
-                           {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
-                            "Elements in the cache that storage did not give in time, and were computed."},
-                           {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
-                            "Elements not written to the cache: no room, or the disk failed."},
-                           {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
-                            "Elements not written to the cache: the disk was too slow."},
-                           {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read,
-                            "Bytes read from the cache."},
-                           {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written,
-                            "Bytes written to the cache."},
-                           {0},
-                       });
+    cw_metrics_list(
+        m,
+        (const struct cw_metric_row[]){
+            {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
+             "Bytes of all files in the cache directory, as of the last time that the worker listed it."},
+            {CW_METRIC_GAUGE, "worker_cache_limit", "bytes", w->cache ? (double)cw_cache_quota(w->cache) : 0,
+             "Limit of the cache directory."},
+            {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache."},
+            {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
+             "Elements that were not in the cache, and were computed instead."},
+            {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
+             "Entries of the cache that were damaged or missing when they were read."},
+            {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
+             "Elements that were in the cache, but were computed because storage was too slow."},
+            {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
+             "Elements not written to the cache: no room, or the disk failed."},
+            {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
+             "Elements not written to the cache: the disk was too slow."},
+            {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read,
+             "Bytes read from the cache."},
+            {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written,
+             "Bytes written to the cache."},
+            {0},
+        });
 }
 
 static void page_metrics(struct cw_worker *w, struct cw_text *text)
 {
     struct cw_metrics m = {.text = text};
     const struct cw_worker_status *s = &w->status;
-    cw_status_update(w); /* what is in use changes with every block that is computed */
+    cw_status_update(w); /* the memory in use changes with every block that is computed */
     cw_metrics_list(
-        &m,
-        (const struct cw_metric_row[]){
-            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->common.started_ns) / 1e9,
-             "Time since the worker started."},
-            {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
-             "1: the worker is registered with its dispatcher; 0: it tries to connect."},
-            {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining, "1: the worker takes no more ranges."},
-            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams,
-             "Streams that the worker has open."},
-            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
-             "Ranges that are leased to the worker, finished or not."},
-            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
-            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
-             "Batches on their way to clients, or in shared memory that clients use (shm_loans)."},
-            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
-             "Finished ranges that the dispatcher has not acknowledged yet."},
-            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
-             "Memory of batches, and of what they are made from."},
-            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
-             "Memory budget of the worker."},
-            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
-             "Batches sent to clients, or parts of them."},
-            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
-             "Bytes of batches sent to clients, over connections or in shared memory."},
-            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
-             "Bytes of payloads over connections: fewer than sent with shared memory or compression."},
-            {0},
-        });
+        &m, (const struct cw_metric_row[]){
+                {CW_METRIC_GAUGE, "worker_uptime", "seconds",
+                 (double)(cw_now_ns() - w->common.started_ns) / 1e9, "Time since the worker started."},
+                {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
+                 "1: the worker is registered with its dispatcher; 0: it is trying to connect."},
+                {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining,
+                 "1: the worker is draining and accepts no more ranges."},
+                {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams,
+                 "Streams that the worker has open."},
+                {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
+                 "Ranges that are leased to the worker, finished or not."},
+                {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
+                {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
+                 "Batches on their way to clients, or in shared memory that clients use (shm_loans)."},
+                {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
+                 "Finished ranges that the dispatcher has not acknowledged yet."},
+                {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
+                 "Memory of batches, and of the data that they are computed from."},
+                {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
+                 "Memory budget of the worker."},
+                {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
+                 "Batches, or parts of batches, sent to clients."},
+                {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
+                 "Bytes of batches sent to clients, over connections or in shared memory."},
+                {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
+                 "Bytes of payloads sent over connections; fewer than the bytes of batches where batches are "
+                 "shared or compressed."},
+                {0},
+            });
     cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL,
                       "Records that were skipped or replaced in batches sent to clients.");
     cw_metrics_add(&m, (double)w->clients.stats.n_skipped, "action", "skipped", NULL);
@@ -119,7 +121,7 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
 
 /* ---- pages ---- */
 
-/* Answers with JSON, which it takes over; NULL: out of memory. */
+/* Writes a JSON value as the reply, and drops its reference. o NULL: out of memory, status 503. */
 static void page_put_json(struct cw_http_reply *reply, json_t *o)
 {
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;

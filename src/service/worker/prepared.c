@@ -2,14 +2,15 @@
 
 #include "net/envelope.h"
 
-#define MAX_FILES 4096 /* with more than this, a Prepared names none */
+#define MAX_FILES 4096 /* if a stream has more files, Prepared names none of them */
 
 struct prepared_files {
     Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
     size_t n; /* more than MAX_FILES: too many */
 };
 
-/* Returns the first row behind those of the file that has row `at`. The rows of a file follow one another. */
+/* Returns the first row after those of the file that contains row `at`. The rows of a file are consecutive.
+ */
 static uint64_t files_next(const struct cw_source *s, uint64_t at)
 {
     const char *path = s->ops->path(s, at);

@@ -29,7 +29,7 @@ void cw_reports_completed(struct cw_reports *all, struct cw_worker_stream *s, st
 {
     struct cw_grant *g = cw_grants_find(&s->grants, a->epoch, a->begin);
     if (g && g->number == a->report.lease)
-        g->end = a->end; /* it may have been shortened */
+        g->end = a->end; /* the range may have been ended early */
     memcpy(a->report.stream, s->stream->name, sizeof(a->report.stream));
     reports_append(all, a);
     report_send(all, a);

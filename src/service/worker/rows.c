@@ -4,13 +4,13 @@
 
 #include "service/worker/spans.h"
 
-/* Requests hold parts of at most 1/8 of the stream's memory; a single part is always allowed. */
+/* All parts together use at most 1/8 of the stream's memory, but one part is always allowed. */
 #define PARTS_OF_MEMORY 8
 
-/* ---- parts: elements that a request has while they become a batch ---- */
+/* ---- parts: the elements of a request, while they wait to become a batch ---- */
 
-/* Whether a request may begin a part. With map_batches, each part has a call of its own under way. Otherwise
- * a part that is there lacks memory, and a second part would lack it, too. */
+/* Whether a request may begin a part. With map_batches there may be several parts, each with a running call.
+ * Otherwise an existing part means that memory is short, and a second part would not get any either. */
 static bool part_may_begin(const struct cw_leases *s, const struct cw_request *r)
 {
     if (s->short_of && s->short_of != r)
@@ -19,7 +19,7 @@ static bool part_may_begin(const struct cw_leases *s, const struct cw_request *r
                            s->part_bytes * (s->n_parts + 1) <= s->memory / PARTS_OF_MEMORY);
 }
 
-/* The last request of leases from `l` on that has a part; NULL: no request has one. */
+/* Returns the last request that has a part, of leases from `l` on; NULL: no request has one. */
 static struct cw_request *part_last(const struct cw_lease *l)
 {
     struct cw_request *last = NULL;
@@ -41,14 +41,14 @@ bool cw_rows_give_up_part(struct cw_leases *s, const struct cw_lease *l, const s
 
 /* ---- keys, and the end of a range ---- */
 
-/* Bytes of a key in message Keys. */
+/* Returns the bytes of one key in message Keys. */
 static size_t key_width(const struct cw_leases *s)
 {
     return s->n_keys > 256 ? 2 : 1;
 }
 
-/* Reads the keys of a range's elements so far, as message Keys has them. A range that began again may have
- * fewer than before. */
+/* Updates l->keys: the keys of the range's elements so far, encoded as in message Keys. If the range is
+ * computed again and has fewer keys yet, nothing changes. */
 static int keys_read(struct cw_leases *s, struct cw_lease *l, struct cw_error *err)
 {
     size_t n;
@@ -67,8 +67,9 @@ static int keys_read(struct cw_leases *s, struct cw_lease *l, struct cw_error *e
     return 0;
 }
 
-/* If a range is newly over, reads its elements and keys, and reports them to the dispatcher. Returns whether
- * it is newly over. If not, the stream may have failed, and the lease be gone. */
+/* If the range has just been computed to its end: stores its keys and numbers of elements, and reports them
+ * to the dispatcher. Returns whether that happened. If not, the stream may have failed; then the lease is
+ * freed. */
 static bool rows_note_over(struct cw_leases *s, struct cw_lease *l)
 {
     struct cw_error why = {0}, err = {0};
@@ -90,7 +91,8 @@ static bool rows_note_over(struct cw_leases *s, struct cw_lease *l)
     return true;
 }
 
-/* Sends the keys of l from number r->at on. Returns false if the stream failed. */
+/* Answers r with the keys of the range's elements from number r->at on. Returns false if the stream failed.
+ */
 static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     size_t width = key_width(s), all = s->n_keys > 1 ? l->n_keys : l->elements[0],
@@ -115,7 +117,7 @@ static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request
     return true;
 }
 
-/* Sends the keys so far, if they are more than r has already. */
+/* Answers r with the keys so far, if there are more than the client has already. */
 static bool keys_send_early(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_error err = {0};
@@ -134,7 +136,7 @@ bool cw_rows_send_keys(struct cw_leases *s)
     for (struct cw_lease *l = s->list; l; l = l->next)
         CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests) {
             any |= keys_send_early(s, l, r);
-            if (s->failed) /* l is gone */
+            if (s->failed) /* l is freed */
                 return false;
         }
     return any;
@@ -161,7 +163,7 @@ bool cw_rows_give_up(struct cw_leases *s, struct cw_lease *l)
 
 /* ---- rows ---- */
 
-/* A request for a batch gets its elements as a part, which becomes the batch. */
+/* Stores the elements of a request for a batch as its part, which will become the batch. */
 static int part_hold(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
                      struct cw_error *err)
 {
@@ -177,8 +179,8 @@ static int part_hold(struct cw_leases *s, struct cw_lease *l, struct cw_request 
     return 0;
 }
 
-/* Takes the elements of a request from the runner and sends them: as a batch, or as rows, which the client
- * joins. Returns as cw_runner_part; 2 also if the batch is not finished yet. */
+/* Takes the elements of a request from the runner and sends them, as a batch or as rows, which the client
+ * joins. Returns the same as cw_runner_part, and 2 also if the batch is not finished yet. */
 static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
 {
     bool whole = r->what == CACHEW__WHAT__WHAT_ROWS, begins = !r->part;
@@ -205,7 +207,8 @@ static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request 
     return 0;
 }
 
-/* Answers a request, if possible now. Returns false if no progress was possible, or the stream has failed. */
+/* Answers a request if that is possible now. Returns false if nothing could be done, or the stream has
+ * failed. */
 static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_error err = {0};
@@ -222,13 +225,13 @@ static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_reque
     int status = rows_send(s, l, r, &err);
     bool lasts = status < 0 && cw_leases_error_lasts(s, status);
     if (status < 0 && !lasts && s->n_parts > (r->part != NULL)) {
-        /* other parts may have the memory that this one lacks */
+        /* other parts may use the memory that this request needs */
         for (struct cw_request *x; (x = part_last(s->list));)
             cw_request_drop_part(s, x);
         s->short_of = r;
         return true;
     }
-    if (status == 1) /* the range has fewer elements: their number is known now, or soon */
+    if (status == 1) /* the range has fewer elements than requested; their number is known now, or soon */
         return rows_note_over(s, l);
     if (lasts)
         cw_lease_reply(s, r, CW_ANSWER_RANGE_FAILED, &err);
@@ -256,7 +259,7 @@ bool cw_rows_serve(struct cw_leases *s, struct cw_lease *l)
         return false;
     CW_LIST_EACH_OF (r, struct cw_request, link, &l->requests) {
         any |= cw_peer_room(r->peer) && rows_answer(s, l, r);
-        if (s->failed) /* l is gone */
+        if (s->failed) /* l is freed */
             return false;
     }
     if (l->range && cw_spans_all_dropped(s, l))

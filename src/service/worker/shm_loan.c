@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_REGIONS 4096 /* that a client may name at once */
-/* shm_loans of a client: each costs some 500 bytes here, and is named when the client connects again. */
+#define MAX_REGIONS 4096 /* most regions in one message Keep */
+/* Most shm_loans of a client. Each needs about 500 bytes here, and is named when the client reconnects. */
 #define MAX_LOANS 1024
 
 static void shm_loan_unlink(struct cw_client *c, struct cw_answer *a)
@@ -36,7 +36,7 @@ void cw_shm_loans_init(struct cw_client *c, const Cachew__Hello *hello)
         memcpy(c->incarnation, hello->incarnation.data, sizeof(c->incarnation));
 }
 
-/* Finds the id of the region of a slab; the first time, sends the region to the client. */
+/* Sets *ret to the id of the slab's region. If the client does not have the region yet, sends it. */
 static int region_name(struct cw_client *c, const struct cw_worker_stream *s, const struct cw_slab *slab,
                        uint64_t *ret, struct cw_error *err)
 {
@@ -49,7 +49,7 @@ static int region_name(struct cw_client *c, const struct cw_worker_stream *s, co
         }
     struct stat st;
     if (fstat(slab->fd, &st) < 0)
-        return cw_error_set(err, CW_E_IO, "the shared memory of batches is not there");
+        return cw_error_set(err, CW_E_IO, "the shared memory of batches does not exist any more");
     struct cw_region *r = malloc(sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "shared memory");
@@ -94,10 +94,10 @@ void cw_shm_loan_add(struct cw_client *c, struct cw_answer *a)
 {
     shm_loan_append(c, a);
     a->delivery.loan = true;
-    cw_client_give_room(c, a->bytes); /* only a message is on its way */
+    cw_client_give_room(c, a->bytes); /* the batch itself is not on its way, only a message */
 }
 
-/* Ends a shm_loan if all its slabs came back. */
+/* Ends a shm_loan if the client has returned all of its slabs. */
 static void shm_loan_settle(struct cw_client *c, struct cw_answer *a)
 {
     if (a->delivery.slabs[0] || a->delivery.slabs[1])
@@ -115,16 +115,17 @@ int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err)
                 shm_loan_settle(c, a);
                 return 0;
             }
-    if (c->loans.kept) /* of an earlier connection, perhaps, of which nothing is known here */
+    if (c->loans.kept) /* it may be a slab of an earlier connection that is not known here any more */
         return 0;
     return cw_error_set(err, CW_E_SERVICE,
-                        "slab %llu was returned, which is no shm_loan of this client, or was returned before",
+                        "the client returned slab %llu, which it does not have, or has returned before",
                         (unsigned long long)slab);
 }
 
 /* ---- connections that end ---- */
 
-/* Frees a client without a connection. retire: its process may go on reading the slabs of its shm_loans. */
+/* Frees a client without a connection. retire: its process may still read the slabs of its shm_loans, which
+ * are never used again. */
 static void shm_loans_free(struct cw_client *c, bool retire)
 {
     CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &c->loans.list) {
@@ -173,7 +174,8 @@ void cw_shm_loans_close(struct cw_client *c)
         c->next = all->departed;
         all->departed = c;
     } else {
-        shm_loans_free(c, !gone); /* a process whose end can't be seen may live for ever */
+        shm_loans_free(c,
+                       !gone); /* if the end of a process can't be noticed, assume that it lives for ever */
     }
 }
 
@@ -191,7 +193,7 @@ static int slab_compare(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Ends the shm_loans of a client but for these slabs, which are sorted. */
+/* Ends the shm_loans of a client, except those with one of these n slabs, which are sorted. */
 static void shm_loans_free_others(struct cw_client *c, const uint64_t *slabs, size_t n)
 {
     CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &c->loans.list) {
@@ -203,7 +205,7 @@ static void shm_loans_free_others(struct cw_client *c, const uint64_t *slabs, si
     }
 }
 
-/* Moves all shm_loans of an earlier connection to the client's new one. */
+/* Moves all shm_loans of an earlier connection (from) to the client's new connection (c). */
 static void shm_loans_take_over(struct cw_client *c, struct cw_client *from)
 {
     CW_LIST_EACH_OF (a, struct cw_answer, delivery.link, &from->loans.list) {
@@ -213,14 +215,15 @@ static void shm_loans_take_over(struct cw_client *c, struct cw_client *from)
         shm_loan_append(c, a);
     }
     from->loans.watch = cw_watch_free(from->loans.watch);
-    if (c->loans.process < 0) { /* the new connection does not name its process */
+    if (c->loans.process < 0) { /* the process of the new connection is not known */
         c->loans.process = from->loans.process;
         from->loans.process = -1;
     }
     *CW_LIST_END(c->loans.regions) = CW_STEAL(from->loans.regions);
 }
 
-/* Returns whether `other` is the same client on an earlier connection, which had one of the regions of m. */
+/* Returns whether `other` is an earlier connection of the same client, over which it got one of the regions
+ * of m. */
 static bool client_had_region(const struct cw_client *c, const struct cw_client *other, const Cachew__Keep *m)
 {
     if (c == other || memcmp(c->incarnation, other->incarnation, sizeof(c->incarnation)) != 0)
@@ -235,17 +238,17 @@ static bool client_had_region(const struct cw_client *c, const struct cw_client 
 int cw_shm_loans_keep(struct cw_client *c, const Cachew__Keep *m, struct cw_error *err)
 {
     if (m->n_regions > MAX_REGIONS)
-        return cw_error_set(err, CW_E_SERVICE, "%zu regions are to be kept, expected at most %d",
+        return cw_error_set(err, CW_E_SERVICE, "the client wants to keep %zu regions: expected at most %d",
                             m->n_regions, MAX_REGIONS);
     _cleanup_free_ uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
     if (!slabs)
-        return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "slabs that are kept");
+        return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "the slabs that a client keeps");
     if (m->n_slabs)
         memcpy(slabs, m->slabs, m->n_slabs * sizeof(*slabs));
     qsort(slabs, m->n_slabs, sizeof(*slabs), slab_compare);
     c->loans.kept = true;
     if (!m->n_regions) {
-        c->closing = true; /* what was not sent yet is not */
+        c->closing = true; /* nothing more is sent to this client */
         shm_loans_free_others(c, slabs, m->n_slabs);
     }
     for (struct cw_client *o = c->clients->departed, *next; o; o = next) {
@@ -257,7 +260,7 @@ int cw_shm_loans_keep(struct cw_client *c, const Cachew__Keep *m, struct cw_erro
         }
     }
     for (struct cw_client *o = c->clients->list; o; o = o->next)
-        if (client_had_region(c, o, m)) { /* the end of its connection was not seen here yet */
+        if (client_had_region(c, o, m)) { /* the end of that connection was not noticed yet */
             shm_loans_free_others(o, slabs, m->n_slabs);
             shm_loans_take_over(c, o);
             cw_client_close(o, NULL);

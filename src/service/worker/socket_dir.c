@@ -11,11 +11,12 @@
 #include "base/fd.h"
 
 #define PREFIX "cachew-worker-"
-#define PATH_MAX_BYTES 90 /* a socket's path has at most 107 bytes */
-#define TRIES 16          /* each fails only when another worker starts at that moment */
+/* most bytes of the directory's path; the path of a Unix socket has at most 107 */
+#define PATH_MAX_BYTES 90
+#define TRIES 16 /* a try fails only if another worker starts at the same moment */
 
-/* Returns a descriptor that has the lock of this directory, if it is this user's and no process has the lock;
- * else -1. */
+/* Returns a descriptor that holds the lock of the directory. -1: the directory belongs to another user, or
+ * another process holds the lock. */
 static int socket_dir_take(int below, const char *name)
 {
     struct stat st;
@@ -25,7 +26,7 @@ static int socket_dir_take(int below, const char *name)
     return taken ? CW_STEAL_FD(fd) : -1;
 }
 
-/* Removes the directories of killed workers below a directory. */
+/* Removes the directories of killed workers in the directory `below`. */
 static void socket_dir_reap(const char *below)
 {
     _cleanup_(cw_closedirp) DIR *d = opendir(below);
@@ -40,8 +41,8 @@ static void socket_dir_reap(const char *below)
     }
 }
 
-/* Locks a directory that was just made. Returns 0; 1 if another worker took it for one of a killed worker,
- * and removes it; or a negative errno. */
+/* Locks a directory that was just made. Returns 0; or 1 if another worker mistook it for the directory of a
+ * killed worker, and removes it; or a negative errno. */
 static int socket_dir_lock(const char *path, int *ret)
 {
     struct stat st;
@@ -49,14 +50,14 @@ static int socket_dir_lock(const char *path, int *ret)
     if (*ret < 0)
         return errno == ENOENT ? 1 : -errno;
     bool ours = flock(*ret, LOCK_EX | LOCK_NB) == 0 ||
-                errno != EWOULDBLOCK; /* or the file system has no locks */
+                errno != EWOULDBLOCK; /* also if the file system has no locks */
     if (ours && fstat(*ret, &st) == 0 && st.st_nlink > 0)
         return 0;
     close(*ret);
     return 1;
 }
 
-/* Makes and locks a directory below another one. Returns 0 or a negative errno. */
+/* Makes and locks a directory in the directory `below`. Returns 0 or a negative errno. */
 static int socket_dir_make(const char *below, char **ret_path, int *ret_lock)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -90,7 +91,7 @@ int cw_socket_dir_new(char **ret_path, int *ret_lock, struct cw_error *err)
     }
     if (r < 0)
         return cw_error_errno(err, CW_E_IO, -r,
-                              "can't make a directory for the worker's socket below %s or /tmp", places[0]);
+                              "can't make a directory for the worker's socket in %s or /tmp", places[0]);
     return 0;
 }
 

@@ -12,7 +12,7 @@
 
 /* ---- the loop's thread ---- */
 
-/* Returns the runner, which stays until END is sent; NULL: there is none yet, or END was sent. */
+/* Returns the runner, which exists until END is sent; NULL: there is none yet, or END was sent. */
 static struct cw_runner *stream_runner(struct cw_stream *s)
 {
     return s->end ? CW_LOCKED(&s->mutex, s->runner) : NULL;
@@ -70,7 +70,7 @@ bool cw_stream_command(struct cw_stream *s, const struct cw_command *c)
 
 void cw_stream_end(struct cw_stream *s)
 {
-    stream_query_work(s); /* before END is sent: then the runner goes */
+    stream_query_work(s); /* must be before END is sent, because the runner is freed after it */
     s->interrupt = 1;
     cw_mailbox_command(&s->mailbox, CW_STEAL(s->end));
 }
@@ -100,7 +100,7 @@ static void stream_on_notify(void *arg)
     cw_mailbox_wake(&((struct cw_stream *)arg)->mailbox);
 }
 
-/* Notes what the dispatcher is sent from now on. */
+/* Updates most_positions, which the next Prepared contains. */
 static void stream_note_most(struct cw_stream *s)
 {
     atomic_store(&s->most_positions,
@@ -114,12 +114,12 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     l->data_roots = s->options->data_roots;
     l->n_data_roots = s->options->n_data_roots;
     int r = cw_pipeline_parse(cw_ops(), s->text, strlen(s->text), s->base_dir, &l->pipeline, err);
-    /* others name what they share by the fingerprint */
+    /* the fingerprint identifies the pipeline for other processes, so it must be right */
     if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0)
         r = cw_error_set(err, CW_E_PIPELINE,
-                         "the pipeline does not match its fingerprint: the sender is faulty, or of another "
-                         "version");
-    if (r >= 0) /* before it is compiled, which may run functions */
+                         "the pipeline does not match its fingerprint: the sender is faulty, or runs another "
+                         "version of cachew");
+    if (r >= 0) /* must be before compiling, which may run Python functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
 }
@@ -161,7 +161,7 @@ static int stream_open(struct cw_stream *s, struct cw_error *err)
         s->runner = leases->runner;
         cache_point = s->cache_point;
     }
-    /* one that was sent since is sent again at the next heartbeat, if this is not it */
+    /* if another choice came in between, the dispatcher repeats it after the next heartbeat */
     cw_runner_set_cache_point(leases->runner, cache_point);
     return 0;
 }
@@ -177,7 +177,7 @@ static void stream_obey(struct cw_stream *s, struct cw_command *c)
     case CW_COMMAND_REVOKE:
         cw_leases_revoke(leases, c->epoch, c->begin, c->end);
         break;
-    case CW_COMMAND_GET: /* a stream that failed has no leases */
+    case CW_COMMAND_GET: /* a failed stream has no leases, and answers NOT_HERE */
         cw_leases_request(leases, CW_STEAL(c->request));
         break;
     case CW_COMMAND_FORGET_PEER:
@@ -207,7 +207,8 @@ static void stream_serve(struct cw_stream *s)
     }
 }
 
-/* Frees the runner, once clients have given back the batches that they may still read, or are gone. */
+/* Waits until clients have returned the batches that they may still read, or are gone; then frees the runner.
+ */
 static void stream_close(struct cw_stream *s)
 {
     struct cw_runner *runner = s->leases.runner;
@@ -234,7 +235,7 @@ static void *stream_main(void *arg)
         *first = (struct cw_answer){.kind = r < 0 ? CW_ANSWER_NOT_OPENED : CW_ANSWER_OPENED,
                                     .why = r < 0 ? cw_answer_why(&err) : NULL};
         cw_mailbox_answer(&s->mailbox, first);
-        /* a stream that was not opened turns requests away until the loop's thread ends it */
+        /* a stream that could not be opened answers requests with NOT_HERE until the loop's thread ends it */
         stream_serve(s);
     }
     stream_close(s);

@@ -1,7 +1,6 @@
-/*
- * A stream on a worker: a pipeline with a seed, whose ranges are run as they are leased. It owns a thread,
- * which opens the data and then is the consumer of the stream's runner. streams.c makes and ends it; the
- * loop's thread and the stream's thread talk through its mailbox.
+/* A stream on a worker: a pipeline with a seed, of which the worker computes the ranges that are leased to
+ * it. It owns a thread, which opens the data, and then takes batches from the stream's runner. streams.c
+ * makes and ends streams. The loop's thread and the stream's thread communicate through the stream's mailbox.
  */
 #pragma once
 #include "base/tuned.h"
@@ -19,49 +18,52 @@ struct cw_stream {
     pthread_t thread;
 
     struct cw_mailbox mailbox;
-    volatile int interrupt;          /* set by the loop's thread: opening ends */
-    _Atomic uint64_t most_positions; /* as in Prepared; set by the stream's thread */
+    volatile int interrupt;          /* set by the loop's thread, to interrupt opening */
+    _Atomic uint64_t most_positions; /* as in message Prepared; set by the stream's thread */
 
-    /* The runner's mutex is never taken with this one held. */
+    /* Lock order: the runner's mutex must not be taken while this one is held. */
     pthread_mutex_t mutex;
     /* guarded by mutex: */
-    int32_t cache_point;      /* as in Prepare */
-    struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and query memory */
+    int32_t cache_point; /* the chosen cache point, numbered as in message Prepare */
+    /* set from OPENED to EXITED; the loop's thread may release batches and query memory */
+    struct cw_runner *runner;
 
     /* the loop's thread only: */
-    struct cw_command *end; /* END, before it is sent; NULL: from now on the runner may go at any time */
-    struct cw_work work;    /* of the runner, when it was queried last: at the latest before END */
+    /* the command END, until it is sent; NULL: it was sent, and the runner may be freed at any time */
+    struct cw_command *end;
+    /* the runner's counters as of the last query, which is just before END at the latest */
+    struct cw_work work;
 
     /* the stream's thread only; immutable from OPENED to END, when the loop's thread may read them: */
     struct cw_local local;
-    struct cw_origin *origin; /* of a source that one worker runs; else NULL */
-    struct cw_leases leases;  /* the loop's thread: kind and n_keys */
+    struct cw_origin *origin; /* if one worker runs the source for all; else NULL */
+    struct cw_leases leases;  /* the loop's thread may read kind and n_keys */
     bool ending;
 };
 
-/* Starts the thread, which opens the pipeline of m. cache: may be NULL. memory: bytes that it may use.
- * on_answers(arg) is called on the loop's thread when there are answers. */
+/* Makes a stream, and starts its thread, which opens the pipeline of m. cache: may be NULL. memory: bytes
+ * that the stream may use. on_answers(arg) is called on the loop's thread when there are answers. */
 int cw_stream_new(const struct cw_worker_common *w, struct cw_cache *cache, const Cachew__Prepare *m,
                   size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret,
                   struct cw_error *err) _must_check_;
 
 /* ---- the loop's thread ---- */
 
-/* Sends END, once; EXITED follows. */
+/* Sends the command END; the answer EXITED follows. Call once. */
 void cw_stream_end(struct cw_stream *s);
-/* After EXITED. Returns NULL. */
+/* Joins the thread and frees the stream. Call after EXITED. Accepts NULL. Returns NULL. */
 struct cw_stream *cw_stream_free(struct cw_stream *s);
-/* Sends a copy of a command. Returns false if there is no memory for it. */
+/* Queues a copy of a command for the stream's thread. Returns false if memory is short. */
 bool cw_stream_command(struct cw_stream *s, const struct cw_command *c);
-/* Releases a batch that an answer brought. */
+/* Releases a batch of an answer. */
 void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
-/* Returns the bytes that the runner uses. */
+/* Returns the bytes that the runner uses; 0: there is none. */
 size_t cw_stream_memory_used(struct cw_stream *s);
-/* Uses a cache point, as in Prepare, from here on; one that does not exist changes nothing. */
+/* Sets the cache point from now on, numbered as in Prepare. A number that does not exist changes nothing. */
 void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point);
-/* As cw_runner_cache_stats of the runner; without one *ret stays as it is. */
+/* Calls cw_runner_cache_stats; if there is no runner, *ret stays as it is. */
 void cw_stream_cache_stats(struct cw_stream *s, struct cw_cache_stats *ret);
-/* As cw_runner_tuned of the runner, if there is one. */
+/* Calls cw_runner_tuned; if there is no runner, *ret stays as it is. */
 void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret);
-/* Adds what it has computed so far. */
+/* Adds what the stream has computed so far to *sum. */
 void cw_stream_add_work(struct cw_stream *s, struct cw_work *sum);

@@ -7,9 +7,10 @@
 #include "host/host.h"
 #include "service/worker/origin.h"
 
-/* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at piece_size positions
- * each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have all
- * ranges of a batch, which are at most half as many (service/dispatcher/cut.c). */
+/* The number of ranges that are leased to a worker at a time: CAPACITY_ELEMENTS elements in ranges of
+ * piece_size positions, within CAPACITY_MIN and CAPACITY_MAX. With that, requests and completions cost
+ * little. For a counted pipeline it is CAPACITY_MAX, so that one worker can have all ranges of a batch, which
+ * are at most half as many (service/dispatcher/cut.h). */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
@@ -44,14 +45,14 @@ void cw_streams_wake(struct cw_streams *all)
 
 /* ---- memory: streams that compute share it equally ---- */
 
-/* Returns the bytes of one of n streams. */
+/* Returns the bytes that each of n streams may use. */
 static size_t streams_share(const struct cw_streams *all, size_t n)
 {
     size_t memory = all->common->options.memory;
     return (memory - memory / CW_HANDED_OUT_PART) / CW_MAX(n, (size_t)1);
 }
 
-/* Returns how many streams compute, or will. */
+/* Returns the number of streams that compute, or are being opened. */
 static size_t streams_n_sharing(const struct cw_streams *all)
 {
     size_t n = 0;
@@ -60,7 +61,8 @@ static size_t streams_n_sharing(const struct cw_streams *all)
     return n;
 }
 
-/* Sends a stream its part of the memory. Without memory for a message, it gets its part the next time. */
+/* Sends a stream its share of the memory. If there is no memory for the command, the share is set the next
+ * time. */
 static void streams_send_share(struct cw_worker_stream *s)
 {
     size_t memory = streams_share(s->streams, s->streams->n_sharing);
@@ -74,7 +76,7 @@ void cw_streams_settle(struct cw_streams *all)
         return;
     all->n_sharing = n;
     for (struct cw_worker_stream *s = all->list; s; s = s->next)
-        if (s->state == STREAM_READY) /* a stream that opens gets its part when it is open */
+        if (s->state == STREAM_READY) /* a stream that is being opened gets its share when it is open */
             streams_send_share(s);
 }
 
@@ -84,7 +86,7 @@ void cw_streams_end(struct cw_worker_stream *s)
 {
     if (s->state == STREAM_ENDING)
         return;
-    if (s->state != STREAM_OPENING) /* else its thread may be about to set it */
+    if (s->state != STREAM_OPENING) /* while it is being opened, its thread may be about to set `origin` */
         cw_origin_close(s->stream->origin);
     s->state = STREAM_ENDING;
     cw_grants_clear(&s->grants);
@@ -98,7 +100,7 @@ void cw_streams_forget_peer(struct cw_streams *all, struct cw_peer *p)
         if (!cw_stream_command(
                 s->stream, &(struct cw_command){.kind = CW_COMMAND_FORGET_PEER, .peer = cw_peer_ref(p)})) {
             cw_peer_unref(p);
-            cw_common_log(all->common, "out of memory: a stream ends");
+            cw_common_log(all->common, "out of memory: the worker gives up a stream");
             cw_streams_end(s);
         }
 }
@@ -113,7 +115,8 @@ void cw_streams_exited(struct cw_worker_stream *s)
     cw_stream_free(s->stream);
     cw_grants_clear(&s->grants);
     free(s);
-    if (!all->list) { /* nothing is kept: what functions loaded, what the allocator holds */
+    if (!all->list) { /* after the last stream, free what Python functions loaded, and the allocator's free
+                         memory */
         cw_host_shutdown();
         malloc_trim(0);
     }
@@ -130,7 +133,7 @@ bool cw_streams_opened(struct cw_worker_stream *s)
         return false;
     s->state = STREAM_READY;
     cw_mixing_each(s->stream->local.sequence, streams_log_mixing, s->streams->common);
-    streams_send_share(s); /* others may have come or gone meanwhile */
+    streams_send_share(s); /* the number of streams may have changed since it was made */
     return true;
 }
 
@@ -142,10 +145,10 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
     if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
         return cw_error_set(
             err, CW_E_SERVICE,
-            "Prepare names a stream of %zu bytes and a fingerprint of %zu: expected %zu, both", m->stream.len,
-            m->fingerprint.len, sizeof(of->name));
+            "Prepare has a stream id of %zu bytes and a fingerprint of %zu bytes: expected %zu bytes each",
+            m->stream.len, m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
-    if (s && s->state == STREAM_FAILED) { /* it is prepared anew */
+    if (s && s->state == STREAM_FAILED) { /* the stream is prepared again */
         cw_streams_end(s);
         s = NULL;
     }
@@ -157,7 +160,7 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
         return cw_error_nomem(err, sizeof(*s), "a stream");
     *s = (struct cw_worker_stream){
         .next = all->list, .streams = all, .prepare_id = id, .serial = ++all->next_serial};
-    /* its part as of now: streams that are forgotten by the messages at hand make room */
+    /* its share as of now; streams that end later in this iteration of the loop make room */
     int r = cw_stream_new(all->common, all->cache, m, streams_share(all, streams_n_sharing(all) + 1),
                           all->on_answers, s, &s->stream, err);
     if (r < 0) {
@@ -201,7 +204,7 @@ int cw_streams_lease(struct cw_worker_stream *s, const Cachew__Leases *m, struct
     struct cw_worker_common *common = s->streams->common;
     int r = 0;
     if (s->state != STREAM_READY)
-        return 0; /* it failed just now, and the dispatcher is notified */
+        return 0; /* the stream has just failed, and the dispatcher is being told */
     if (s->stream->origin && m->origin)
         cw_origin_name(s->stream->origin, common, m->origin, m->passed);
     for (size_t i = 0; i < m->n_ranges && r == 0; i++)

@@ -7,7 +7,7 @@
 #include "net/limits.h"
 #include "remote/addresses.h"
 
-/* Between attempts to connect: long enough not to burden a host, short enough not to be noticed. */
+/* Time between two attempts to connect: the first one, and the longest. */
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 
@@ -17,8 +17,8 @@ void cw_uplink_send(struct cw_uplink *u, const Cachew__Envelope *m)
     if (u->state != CW_UPLINK_REGISTERED && m->of_case != CACHEW__ENVELOPE__OF_REGISTER)
         return;
     if (u->conn && cw_conn_send(u->conn, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
-        cw_common_log(u->common, "dispatcher: %s", err.message);
-        cw_uplink_close(u); /* everything is sent again on the next connection */
+        cw_common_log(u->common, "a message to the dispatcher can't be sent: %s", err.message);
+        cw_uplink_close(u); /* the next connection sends everything again */
     }
 }
 
@@ -40,7 +40,8 @@ void cw_uplink_registered(struct cw_uplink *u, uint64_t id)
     u->backoff_ns = BACKOFF_FIRST_NS;
 }
 
-/* Waits longer and longer, and not in step with other workers. */
+/* Connects again after a time that doubles with each attempt, with a random part so that workers do not
+ * connect all at once. */
 static void uplink_connect_later(struct cw_uplink *u)
 {
     uint64_t wait = u->backoff_ns;
@@ -52,13 +53,13 @@ static void uplink_connect_later(struct cw_uplink *u)
 
 void cw_uplink_lost(struct cw_uplink *u, const struct cw_error *why)
 {
-    const char *reason = why->status ? why->message : "it closed the connection";
+    const char *reason = why->status ? why->message : "the dispatcher closed it";
     u->conn = NULL;
     u->state = cw_failure_is_final(why) ? CW_UPLINK_REFUSED : CW_UPLINK_AWAY;
     if (!u->common->stopping) {
         cw_text_show(u->why, sizeof(u->why), reason);
         if (u->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
-            cw_common_log(u->common, "the dispatcher's connection ended: %s", reason);
+            cw_common_log(u->common, "the connection to the dispatcher ended: %s", reason);
         uplink_connect_later(u);
     }
     cw_common_changed(u->common);
@@ -117,7 +118,7 @@ int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const s
 void cw_uplink_deinit(struct cw_uplink *u)
 {
     if (u->conn)
-        cw_conn_close(u->conn, NULL); /* the loop's end waits for it */
+        cw_conn_close(u->conn, NULL); /* the end of the loop waits until it is closed */
     if (u->reconnect)
         u->reconnect = cw_timer_free(u->reconnect);
 }

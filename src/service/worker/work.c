@@ -8,7 +8,7 @@ static void work_add_op(struct cw_work *w, const char *name, uint64_t ns, uint64
     size_t i = 0;
     while (i < w->n && strcmp(w->ops[i].name, name) != 0)
         i++;
-    if (i == w->n) { /* at most as many as there are operators */
+    if (i == w->n) { /* there are at most as many entries as kinds of operators */
         struct cw_work_op *grown = realloc(w->ops, (w->n + 1) * sizeof(*grown));
         if (!grown)
             return;

@@ -1,4 +1,5 @@
-/* A worker from its start to its end: it owns the parts, the loop's thread, and what other threads may do. */
+/* A worker as a whole: starts and stops it. Owns all parts and the loop's thread, and has the functions that
+ * other threads may call. */
 #include "service/worker/worker.h"
 
 #include <errno.h>
@@ -12,7 +13,8 @@
 #include "service/worker/status.h"
 #include "service/worker/worker_impl.h"
 
-#define STOP_NS UINT64_C(1000000000) /* peers that do not close their side within this are cut off */
+/* peers that have not closed their connections after this time are cut off */
+#define STOP_NS UINT64_C(1000000000)
 
 /* ---- events ---- */
 
@@ -58,7 +60,7 @@ void cw_worker_drain(struct cw_worker *w)
     cw_loop_post(w->common.loop, &w->drain);
 }
 
-/* Returns whether nothing is left to be done, or neither dispatcher nor clients are there. */
+/* Returns whether a draining worker has nothing left to do, or neither a dispatcher nor clients. */
 static bool status_is_drained(const struct cw_worker_status *s)
 {
     return s->draining && ((!s->n_leases && !s->n_reports) || (!s->registered && !s->n_clients));
@@ -74,9 +76,10 @@ int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_e
         e = cw_cond_wait(&w->status_changed, &w->mutex, deadline_ns);
     if (status_is_drained(s))
         return 0;
-    return cw_error_set(err, CW_E_DEADLINE,
-                        "the worker still has %zu ranges, and %zu completions that are not acknowledged",
-                        s->n_leases, s->n_reports);
+    return cw_error_set(
+        err, CW_E_DEADLINE,
+        "the worker still has %zu ranges, and %zu finished ranges that the dispatcher has not acknowledged",
+        s->n_leases, s->n_reports);
 }
 
 const char *cw_worker_address(const struct cw_worker *w)
@@ -126,7 +129,8 @@ static int worker_open_cache(struct cw_worker *w, struct cw_error *err)
     const struct cw_worker_options *o = &w->common.options;
     const struct cw_cache_options cache = {.dir = o->cache_dir, .quota = o->cache_bytes};
     int r = o->cache_dir ? cw_cache_open(&cache, &w->cache, err) : 0;
-    return r < 0 ? err->status = CW_E_OPTION : 0; /* so far it is but an argument */
+    return r < 0 ? err->status = CW_E_OPTION
+                 : 0; /* at the start, a bad cache directory is an error of the option */
 }
 
 static int worker_start(struct cw_worker *w, const struct cw_worker_options *o, struct cw_error *err)
