@@ -182,14 +182,14 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
                       struct cw_exchange_answer *ret, const char **why)
 {
     uint64_t head[HEAD];
-    *why = "it is cut short";
+    *why = "it is shorter than its head";
     if (size < (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t))
         return false;
     memcpy(head, data, sizeof(head));
-    *why = "it has other columns than the function declares";
+    *why = "its number of columns is not the number of outputs of the function";
     if (head[ANSWER_COLUMNS] != n_columns)
         return false;
-    *why = "a part of it lies outside";
+    *why = "an offset in it points outside the answer";
     if (!answer_within(size, head[ANSWER_STATUS], n_requested, 1) ||
         !answer_within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
         (counted && !answer_within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
@@ -204,7 +204,7 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .errors_size = head[ANSWER_ERRORS_SIZE],
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
-    *why = "it has another count of rows than was asked for";
+    *why = "its number of rows differs from the number requested";
     return ret->n <= UINT32_MAX && (counted || ret->n == n_requested);
 }
 

@@ -38,7 +38,7 @@ struct cw_host_death {
     bool hung;         /* this process killed it: it took longer than allowed */
     bool killed;       /* by SIGKILL from outside: the kernel short of memory, or an operator */
     uint64_t progress; /* the row that it was computing; UINT64_MAX: none yet */
-    char reason[400];  /* "was killed by signal 11 (Segmentation fault); it last said: ..." */
+    char reason[400];  /* "was killed by signal 11 (Segmentation fault); its last output: ..." */
 };
 
 /* How often hosts died of one request. */

@@ -244,7 +244,7 @@ static bool host_reap(struct cw_host *h, char reason[400])
         at = snprintf(reason, 400, "exited with status %d", WEXITSTATUS(status));
     if (h->n_said) {
         size_t n = CW_MIN(h->n_said, (size_t)(390 - at - 20));
-        snprintf(reason + at, (size_t)(400 - at), "; it last said: %.*s", (int)n, h->said + h->n_said - n);
+        snprintf(reason + at, (size_t)(400 - at), "; its last output: %.*s", (int)n, h->said + h->n_said - n);
     }
     h->pid = 0;
     h->dead = true;
@@ -428,11 +428,12 @@ static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
         return r;
     if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
         (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return host_died(w->h, "wrote something else than an answer to the descriptor of its host", false,
+        return host_died(w->h, "wrote something else than an answer to descriptor 3, the host's socket", false,
                          w->death);
     if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
         return host_died(w->h,
-                         "answered another call than it was asked: did the function fork, and both go on?",
+                         "answered another call than the one in progress: did the function fork, and did both "
+                         "processes go on?",
                          false, w->death);
     if (ret->kind != FRAME_ERROR)
         return 0;
@@ -521,7 +522,7 @@ static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death 
 {
     off_t end = lseek(h->out_fd, 0, SEEK_END);
     if (end < 0 || (size_t)end < size)
-        return host_died(h, "answered with less memory than it said", false, death);
+        return host_died(h, "stated an answer larger than its shared memory", false, death);
     if (size <= h->out_size)
         return 0;
     return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
@@ -539,7 +540,8 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     if (r == 0 && text)
         r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
     else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
-        r = host_died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+        r = host_died(h, "wrote something else than an answer to descriptor 3, the host's socket", false,
+                      death);
     if (r == 0)
         r = host_map_output(h, frame.size, death, err);
     if (r < 0)

@@ -115,7 +115,7 @@ static bool conn_closing_goes_on(struct cw_conn *c)
 
 void cw_conn_cut(struct cw_conn *c, const struct cw_error *err)
 {
-    struct cw_error unknown = {.status = CW_E_SERVICE, .message = "it was cut off"};
+    struct cw_error unknown = {.status = CW_E_SERVICE, .message = "the connection was cut off"};
     if (!cw_conn_listens(c))
         return;
     err = err->status ? err : &unknown;

@@ -100,8 +100,8 @@ static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
                                      : 0;
     struct cw_error why = {0};
     cw_error_set(&why, CW_E_SERVICE,
-                 "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at "
-                 "most %zu in all",
+                 "the peer does not read what it is sent: %zu bytes are queued, and with the next message %zu more "
+                 "would be; expected at most %zu in all",
                  cw_conn_queued(c), size, limit);
     cw_conn_die(c, &why);
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);

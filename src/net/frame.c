@@ -75,11 +75,11 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
                              .packed = h.magic[3] == packed_magic[3]};
     if (le64toh(h.sizes) >> 48 != frame_sizes_check(ret->message, payload))
         return cw_error_set(err, CW_E_SERVICE,
-                            "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64
-                            ") were changed on their way",
+                            "the sizes in a frame's header (message: %" PRIu32 " bytes; payload: %" PRIu64
+                            " bytes) were changed on their way",
                             ret->message, payload);
     if (ret->packed && ret->payload == 0)
-        return cw_error_set(err, CW_E_SERVICE, "a compressed payload without a payload");
+        return cw_error_set(err, CW_E_SERVICE, "a frame says that its payload is compressed, but has no payload");
     if (ret->message > message_limit)
         return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu",
                             ret->message, message_limit);
@@ -87,7 +87,7 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
         return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes, expected at most %zu",
                             ret->payload, payload_limit);
     if (ret->payload == 0 && ret->payload_hash != 0)
-        return cw_error_set(err, CW_E_SERVICE, "the hash of a payload without a payload");
+        return cw_error_set(err, CW_E_SERVICE, "a frame has the hash of a payload, but no payload");
     return 0;
 }
 

@@ -243,11 +243,11 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *c, const ch
         reply.status = MHD_HTTP_BAD_REQUEST;
     } else if (r->cut) {
         reply.status = MHD_HTTP_BAD_REQUEST;
-        cw_text_add(&reply.body, "the path has %%00, which no name has\n");
+        cw_text_add(&reply.body, "the path has %%00, expected a path without zero bytes\n");
     } else if (!host_is_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         reply.status = MHD_HTTP_FORBIDDEN;
         cw_text_add(&reply.body,
-                    "this is for its own machine alone: expected localhost, or an address, as the host\n");
+                    "these pages are for this machine only: expected localhost or an IP address in Host\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
         h->handler(h->user, path, r->query, &reply);
     } else {
@@ -269,11 +269,11 @@ static int http_start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_er
                                  h, MHD_OPTION_NOTIFY_COMPLETED, request_forget, NULL, MHD_OPTION_END);
     if (!h->daemon) {
         close(fd);
-        return cw_error_set(err, CW_E_IO, "no HTTP server at %s", h->address);
+        return cw_error_set(err, CW_E_IO, "can't start an HTTP server at %s", h->address);
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
-        return cw_error_set(err, CW_E_IO, "no HTTP server at %s: libmicrohttpd has no epoll", h->address);
+        return cw_error_set(err, CW_E_IO, "can't start an HTTP server at %s: libmicrohttpd has no epoll", h->address);
     int r = cw_timer_new(l, http_run, h, &h->timer, err);
     if (r >= 0)
         r = cw_watch_new(l, info->epoll_fd, http_on_event, h, &h->watch, err);

@@ -97,8 +97,9 @@ int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool
     *ret = size & ~CW_PACK_STORED;
     if (*stored ? *ret == n : *ret > 0 && *ret < n)
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu of a payload, expected %s",
-                        *stored ? "" : " compressed", *ret, n, *stored ? "as many" : "fewer");
+    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu bytes of a payload, expected %s",
+                        *stored ? "n uncompressed" : " compressed", *ret, n,
+                        *stored ? "the same number" : "fewer");
 }
 
 int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *to, size_t n,
@@ -111,5 +112,5 @@ int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *
         return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes can't be read: %s", size,
                             ZSTD_getErrorName(got));
     return cw_error_set(err, CW_E_SERVICE,
-                        "a compressed block of %zu bytes has %zu of a payload, expected %zu", size, got, n);
+                        "a compressed block of %zu bytes has %zu bytes of a payload, expected %zu", size, got, n);
 }

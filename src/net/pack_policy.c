@@ -57,7 +57,7 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
     p->busy_ns = p->blocked_ns = p->raw = 0; /* a new window begins */
     if (p->on) {
         if (rate < WORTH * p->plain) {
-            policy_record(p, now_ns, false, rate, "compressed payloads get through no sooner");
+            policy_record(p, now_ns, false, rate, "compressed payloads did not arrive sooner than uncompressed ones");
             policy_give_up(p, now_ns);
         } else if (now_ns >= p->look_again_ns) {
             p->on = false; /* for a window */
@@ -82,13 +82,13 @@ void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size
     double packed_ns = CW_MAX(compressing, sending);
     if (packed_ns * WORTH > now) {
         policy_record(p, now_ns, false, 1e9 / packed_ns,
-                      "the link is the bottleneck, but a sample would get through no sooner compressed");
+                      "the network is the bottleneck, but a compressed sample would not arrive sooner");
         policy_give_up(p, now_ns);
         return;
     }
     p->on = true;
     if (!(p->told.chosen > 0)) /* else it was off for a window */
         policy_record(p, now_ns, true, 1e9 / packed_ns,
-                      "the link is the bottleneck, and payloads get through sooner compressed");
+                      "the network is the bottleneck, and compressed payloads arrive sooner");
     p->look_again_ns = now_ns + LOOK_AGAIN_NS;
 }

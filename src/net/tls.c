@@ -116,7 +116,7 @@ static int tls_bad_file(const char *what, const char *file, struct cw_error *err
 static int tls_load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
 {
     if (!f->certificate != !f->key || (listening && !f->certificate))
-        return cw_error_set(err, CW_E_OPTION, "TLS needs a certificate and its key, both");
+        return cw_error_set(err, CW_E_OPTION, "TLS needs both a certificate and its key");
     if (f->certificate && SSL_CTX_use_certificate_chain_file(c, f->certificate) != 1)
         return tls_bad_file("certificate", f->certificate, err);
     if (f->key && SSL_CTX_use_PrivateKey_file(c, f->key, SSL_FILETYPE_PEM) != 1)
@@ -282,7 +282,7 @@ int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_
                       struct cw_error *err)
 {
     if (t->listening != !host)
-        return cw_error_set(err, CW_E_BUG, "TLS that was made for %s",
+        return cw_error_set(err, CW_E_BUG, "this struct cw_tls was made for %s",
                             t->listening ? "listening" : "connecting");
     struct cw_tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
@@ -314,9 +314,9 @@ static void stream_explain(struct cw_tls_stream *s)
     long verified = SSL_get_verify_result(s->ssl);
     unsigned long code = ERR_peek_error();
     if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not for \"%s\"", s->host);
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the peer's certificate is not for \"%s\"", s->host);
     else if (verified != X509_V_OK)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not accepted: %s",
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the peer's certificate is not accepted: %s",
                      X509_verify_cert_error_string(verified));
     else if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", tls_reason());

@@ -616,7 +616,7 @@ static void test_never_reads(void **state)
     assert_true(n >= 10);
     assert_int_equal(theirs.closed, 0);
     run_until(theirs_closed);
-    assert_reason(&theirs.why, "it does not take what it is sent");
+    assert_reason(&theirs.why, "the peer does not read what it is sent");
     assert_int_equal(theirs.released, n + 1);
     close(fd);
     cw_listener_free(l);

@@ -131,12 +131,12 @@ static int cgroup_make(struct cw_cgroup *c, int version, const char *name, doubl
 {
     char parent[2 * PATH_MAX], procs[PATH_MAX + 64];
     if (!cgroup_find_parent(version, parent)) {
-        snprintf(why, WHY_BYTES, "is not mounted with it");
+        snprintf(why, WHY_BYTES, "has no mounted cpu controller");
         return -1;
     }
     if (version == 2 && cgroup_write(parent, "cgroup.subtree_control", "+cpu") < 0)
         return cgroup_failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
-                             : errno == EBUSY ? "has other processes and groups of its own beside them in"
+                             : errno == EBUSY ? "can't limit groups beside the processes in"
                                               : "can't give CPU time to groups in",
                              parent, why);
     if (snprintf(c->path, sizeof(c->path), "%s/%s", parent, name) >= PATH_MAX) {
@@ -164,7 +164,7 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
         free(c);
         return cw_error_set(err, CW_E_OPTION,
                             "CPU time can't be limited here, by a control group %s: version 1 %.400s; "
-                            "version 2 %.400s; expected to be root, or a delegated group",
+                            "version 2 %.400s; expected to run as root, or in a delegated control group",
                             name, first, second);
     }
     *ret = c;

@@ -128,9 +128,9 @@ static void fleet_note_failure(struct cw_fleet *f, const char *why)
     f->next_start_ns = f->failed_ns + CW_MIN(wait, RETRY_LAST_NS);
     if (f->n_failures == HOPELESS)
         fleet_log(f, true,
-                  "%d workers in a row ended before they served, for the reasons above: the dispatcher is "
-                  "notified that the pool has no more workers, and they are tried at longer and longer "
-                  "intervals, until one serves",
+                  "%d workers in a row ended before they served, for the reasons above; the dispatcher is "
+                  "notified that the pool can't provide more workers, and new workers are started at longer "
+                  "and longer intervals until one of them serves",
                   HOPELESS);
 }
 
@@ -140,7 +140,7 @@ static void unit_on_ended(void *arg, const char *why)
     struct cw_fleet *f = u->fleet;
     bool young = cw_now_ns() - u->started_ns < AGE_NS || (f->presence_known && !u->came);
     if (!u->ending)
-        fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another one takes its place");
+        fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another worker replaces it");
     if (!u->ending && young)
         fleet_note_failure(f, why);
     cw_link_out(&u->link);
@@ -201,10 +201,10 @@ static bool unit_end_late(struct unit *u, uint64_t now)
     if (hung)
         fleet_log(f, true,
                   "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another "
-                  "one takes its place",
+                  "worker replaces it",
                   u->name, (unsigned long long)(unit_may_miss_ns(u) / 1000000000));
     if (slow)
-        fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name,
+        fleet_log(f, true, "worker %s has not ended %llu s after it was told to; it is killed", u->name,
                   (unsigned long long)(f->o.drain_ns / 1000000000));
     if (hung || slow)
         unit_end(u, true);
@@ -298,7 +298,7 @@ static int fleet_on_open(void *user, struct cw_conn *c, const Cachew__Envelope *
 {
     struct cw_fleet *f = user;
     if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+        return cw_error_set(err, CW_E_SERVICE, "%s is not a dispatcher", cw_conn_peer(c));
     f->open = true;
     f->open_ns = cw_now_ns();
     f->away_ns = 0;
@@ -338,9 +338,9 @@ static void fleet_log_away(struct cw_fleet *f, const char *why)
 static void fleet_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_fleet *f = user;
-    const char *reason = why->status ? why->message : "it closed the connection";
+    const char *reason = why->status ? why->message : "the dispatcher closed the connection";
     if (f->open && !f->ending)
-        fleet_log(f, false, "the dispatcher's connection ended: %s", reason);
+        fleet_log(f, false, "the connection to the dispatcher ended: %s", reason);
     if (!f->open && !f->ending)
         fleet_log_away(f, reason);
     f->conn = NULL;

@@ -71,7 +71,7 @@ static void process_on_exit(void *arg, int events CW_UNUSED)
     if (waitpid(x->pid, &status, WNOHANG) != x->pid)
         return;
     if (WIFSIGNALED(status))
-        snprintf(why, sizeof(why), "process %d was ended by signal %d (%s)", (int)x->pid, WTERMSIG(status),
+        snprintf(why, sizeof(why), "process %d was killed by signal %d (%s)", (int)x->pid, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     else
         snprintf(why, sizeof(why), "process %d ended with %d", (int)x->pid, WEXITSTATUS(status));
