@@ -348,7 +348,7 @@ static void test_bad_frames(void **state)
         "a payload of 5 bytes was changed",
         "a message of 100001 bytes, expected at most 100000",
         "a payload of 200001 bytes, expected at most 200000",
-        "without a payload",
+        "but no payload",
         "is not an Envelope",
         "",
         "",
