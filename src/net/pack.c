@@ -1,4 +1,4 @@
-/* Blocks of zstd, made and read. */
+/* Makes and reads blocks of zstd. */
 #include "net/pack.h"
 
 #include <endian.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#define LEVEL 1 /* docs/adr/0013 has what others cost and give */
+#define LEVEL 1 /* zstd's; docs/adr/0013 compares levels */
 
 /* ---- packing ---- */
 
@@ -42,7 +42,7 @@ uint8_t *cw_packer_room(struct cw_packer *p)
 
 size_t cw_packer_block(struct cw_packer *p, const uint8_t *raw, size_t n, const uint8_t **ret)
 {
-    /* What would not become smaller has no room, and is stored. */
+    /* The compressed block must be smaller than n; otherwise zstd fails, and the raw bytes are stored. */
     size_t size = ZSTD_compressCCtx(p->context, p->block + CW_PACK_HEAD, n - 1, raw, n, LEVEL);
     uint32_t head = (uint32_t)size;
     if (ZSTD_isError(size)) {
