@@ -60,8 +60,8 @@ static void request_put_words(uint8_t *to, unsigned k, uint64_t kind, size_t dat
     memcpy(to + (HEAD + (size_t)k * COLUMN) * sizeof(uint64_t), words, sizeof(words));
 }
 
-/* Writes column k; to NULL: only measures it. Returns the offset of its end. One function does both, so that they
- * can't differ. */
+/* Writes column k; to NULL: only measures it. Returns the offset of its end. One function does both, so that
+ * they can't differ. */
 static size_t request_put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
 {
     const struct cw_exchange_column *c = &q->columns[k];
@@ -105,8 +105,8 @@ static size_t request_put_column(const struct cw_exchange_request *q, unsigned k
     return at;
 }
 
-/* Writes the head, and the keys and check bytes of n_marked rows or batches unless they are NULL. Returns the bytes
- * of these parts; to NULL: only measures them. */
+/* Writes the head, and the keys and check bytes of n_marked rows or batches unless they are NULL. Returns the
+ * bytes of these parts; to NULL: only measures them. */
 static size_t request_put_head(uint8_t *to, size_t n, unsigned n_columns, const uint64_t *keys,
                                const uint8_t *check, size_t n_marked)
 {
@@ -172,7 +172,8 @@ void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 
 /* ---- answers ---- */
 
-/* Returns whether n items of `item` bytes at `offset` lie within an answer of `size` bytes, aligned to 8 bytes. */
+/* Returns whether n items of `item` bytes at `offset` lie within an answer of `size` bytes, aligned to 8
+ * bytes. */
 static bool answer_within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
 {
     uint64_t bytes, end;
@@ -210,7 +211,8 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
     return ret->n <= UINT32_MAX && (counted || ret->n == n_requested);
 }
 
-/* Sets dims and size of a tensor of n elements, after checking for overflow. Returns whether the dims fit the type. */
+/* Sets dims and size of a tensor of n elements, after checking for overflow. Returns whether the dims fit the
+ * type. */
 static bool answer_set_dims(const struct cw_type *type, uint64_t n, const uint64_t *dims, uint64_t ndim,
                             struct cw_tensor *ret)
 {
@@ -290,7 +292,8 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
     if (words[COLUMN_KIND] != KIND_WHOLE || !answer_within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
-    /* A batch has one dimension more than an element. If the answer has ndim 0, ndim - 1 wraps around and is refused. */
+    /* A batch has one dimension more than an element. If the answer has ndim 0, ndim - 1 wraps around and is
+     * refused. */
     if (entry[1] != a->n || !answer_set_dims(type, a->n, entry + 2, entry[0] - 1, ret) ||
         !answer_within(a->size, words[COLUMN_DATA], ret->size, 1))
         return false;

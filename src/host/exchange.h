@@ -18,7 +18,8 @@ struct cw_exchange_request {
     unsigned n_columns;
     const uint32_t *rows; /* indices of n rows of the block */
     size_t n;
-    const uint64_t *keys; /* two words per row, which seed its random generator; NULL: the function draws nothing */
+    const uint64_t
+        *keys; /* two words per row, which seed its random generator; NULL: the function draws nothing */
     const uint8_t *check; /* per row: 1 to compute it twice and compare; NULL: no row */
 };
 

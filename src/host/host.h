@@ -20,8 +20,8 @@ struct cw_host;
 struct cw_host_function {
     uint64_t id;       /* hash of the spec; names the function in frames */
     uint64_t identity; /* hash of the function's code and data */
-    /* identities of all functions of its pipeline, n_pipeline of them. The function runs only in hosts that have
-     * run no others, so that it finds no traces of foreign functions */
+    /* identities of all functions of its pipeline, n_pipeline of them. The function runs only in hosts that
+     * have run no others, so that it finds no traces of foreign functions */
     const uint64_t *pipeline;
     unsigned n_pipeline;
     const char *name;    /* for messages */
@@ -29,7 +29,8 @@ struct cw_host_function {
     uint64_t timeout_ns; /* for one record */
     /* resident bytes that a host may have; 0: half of the machine's memory, divided by the number of CPUs */
     uint64_t memory;
-    int (*cancelled)(void *); /* called about every 50 ms while a call runs; returns nonzero to cancel. May be NULL */
+    int (*cancelled)(
+        void *); /* called about every 50 ms while a call runs; returns nonzero to cancel. May be NULL */
     void *cancel_arg;
 };
 

@@ -1,4 +1,5 @@
-/* The idle hosts of this process, and the choice of a host for a call. Hosts in use belong to their callers. */
+/* The idle hosts of this process, and the choice of a host for a call. Hosts in use belong to their callers.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -161,7 +162,8 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
             *ret = h;
             return 0;
         }
-        if (r == CW_E_PIPELINE && !fresh) { /* functions that the host has loaded before may be the reason: try a new host */
+        if (r == CW_E_PIPELINE &&
+            !fresh) { /* functions that the host has loaded before may be the reason: try a new host */
             cw_host_release(h);
             refused = true;
             continue;

@@ -20,7 +20,8 @@
 #include "base/notice.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD 16 /* our descriptors for a host get numbers from here on, above those that the host gets */
+#define FIRST_FD 16 /* our descriptors for a host get numbers from here on, above those that the host gets \
+                     */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5
@@ -29,13 +30,15 @@
 #define END_MS 500             /* between the end of a host's socket and the end of its process */
 #define PROCESS_EXITING 0x4    /* PF_EXITING of the kernel, in the flags of /proc/PID/stat */
 #define CALLS_BETWEEN_LOOKS 64 /* calls between two checks of the memory of a host that answers quickly */
-/* Index of a request's word in which the host writes the row that it computes, plus 1. The highest bit: it computes
- * the row for the second time. */
+/* Index of a request's word in which the host writes the row that it computes, plus 1. The highest bit: it
+ * computes the row for the second time. */
 #define PROGRESS_WORD 15
-#define LOAD_NS (UINT64_C(300) * 1000000000) /* limit for a host to start and load a function, with its imports */
-#define MAX_REPLY ((size_t)64 << 10)         /* bytes of an ERROR's text, at most */
-#define OUTPUT_AT_ONCE ((size_t)64 << 10)    /* bytes of output that are read before the next check of the host */
-#define LAST_WORDS ((size_t)1 << 20)         /* bytes of output that are read after the host's end */
+#define LOAD_NS \
+    (UINT64_C(300) * 1000000000)     /* limit for a host to start and load a function, with its imports */
+#define MAX_REPLY ((size_t)64 << 10) /* bytes of an ERROR's text, at most */
+#define OUTPUT_AT_ONCE \
+    ((size_t)64 << 10)               /* bytes of output that are read before the next check of the host */
+#define LAST_WORDS ((size_t)1 << 20) /* bytes of output that are read after the host's end */
 
 /* Frames on the socket, both ways: docs/hosts.md */
 enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_ERROR };
@@ -43,8 +46,8 @@ enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_E
 struct frame {
     uint32_t kind, version;
     uint64_t id, size;
-    /* number of the request, which its answer repeats. So late answers, and answers of a forked copy of the host,
-     * are detected */
+    /* number of the request, which its answer repeats. So late answers, and answers of a forked copy of the
+     * host, are detected */
     uint64_t call;
 };
 
@@ -115,7 +118,8 @@ static int host_spawn(const char *python, const char *program, struct cw_host *h
     sigfillset(&all);
     posix_spawnattr_init(&attr);
     posix_spawn_file_actions_init(&actions);
-    /* The host is a process group of its own: Ctrl-C reaches this process only, which then ends the host's group. */
+    /* The host is a process group of its own: Ctrl-C reaches this process only, which then ends the host's
+     * group. */
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
@@ -372,8 +376,8 @@ static int watch_look(struct watch *w)
     return 0;
 }
 
-/* Waits until the socket can be read or written (events), and checks the host meanwhile. 0: it can; 1: the host died
- * or was killed; < 0: cancelled, or an error. */
+/* Waits until the socket can be read or written (events), and checks the host meanwhile. 0: it can; 1: the
+ * host died or was killed; < 0: cancelled, or an error. */
 static int watch_await(struct watch *w, short events)
 {
     struct cw_host *h = w->h;
@@ -420,8 +424,8 @@ static int watch_transfer(struct watch *w, short events, void *data, size_t size
     return 0;
 }
 
-/* Receives the answer to the last request. For an ERROR, *ret_text is its text, which the caller frees. 1: the host
- * died. */
+/* Receives the answer to the last request. For an ERROR, *ret_text is its text, which the caller frees. 1:
+ * the host died. */
 static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
 {
     int r = watch_transfer(w, POLLIN, ret, sizeof(*ret));
@@ -429,13 +433,14 @@ static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
         return r;
     if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
         (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return host_died(w->h, "wrote something else than an answer to descriptor 3, the host's socket", false,
-                         w->death);
-    if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
-        return host_died(w->h,
-                         "answered another call than the one in progress: did the function fork, and did both "
-                         "processes go on?",
+        return host_died(w->h, "wrote something else than an answer to descriptor 3, the host's socket",
                          false, w->death);
+    if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
+        return host_died(
+            w->h,
+            "answered another call than the one in progress: did the function fork, and did both "
+            "processes go on?",
+            false, w->death);
     if (ret->kind != FRAME_ERROR)
         return 0;
     if (!(*ret_text = calloc(1, ret->size + 1)))
@@ -458,7 +463,8 @@ static int watch_ask(struct watch *w, enum frame_kind kind, const char *spec, si
         r = watch_transfer(w, POLLOUT, (char *)spec, size);
     do
         r = r != 0 ? r : watch_receive(w, ret, ret_text);
-    while (r == 0 && kind == FRAME_DEFINE && ret->kind == FRAME_READY); /* a new host sends READY before its first answer */
+    while (r == 0 && kind == FRAME_DEFINE &&
+           ret->kind == FRAME_READY); /* a new host sends READY before its first answer */
     return r;
 }
 
@@ -518,8 +524,8 @@ int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error
     return r;
 }
 
-/* Maps the whole shared memory of answers, which must have at least `size` bytes. 1: it has fewer, and the host was
- * ended. */
+/* Maps the whole shared memory of answers, which must have at least `size` bytes. 1: it has fewer, and the
+ * host was ended. */
 static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death *death, struct cw_error *err)
 {
     off_t end = lseek(h->out_fd, 0, SEEK_END);

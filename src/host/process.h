@@ -1,5 +1,5 @@
-/* One host process: starts it, exchanges frames with it, and watches its time, memory and output. Used by one thread
- * at a time. */
+/* One host process: starts it, exchanges frames with it, and watches its time, memory and output. Used by one
+ * thread at a time. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -15,8 +15,8 @@ struct cw_host_known {
 };
 
 struct cw_host {
-    struct cw_host *next; /* in the list of idle hosts */
-    pid_t pid;            /* 0: the process has been waited for */
+    struct cw_host *next;      /* in the list of idle hosts */
+    pid_t pid;                 /* 0: the process has been waited for */
     int pidfd, socket, output; /* output: our end of the pipe to which the host prints */
     int life;                  /* our end of a pipe: when it closes, the kernel kills the host */
     int in_fd, out_fd;         /* shared memory: requests, answers */
@@ -24,7 +24,8 @@ struct cw_host {
     size_t in_size, out_size;
     bool dead;
     uint64_t n_calls;
-    /* limit of resident bytes if the function has none; computed once, because that takes many system calls */
+    /* limit of resident bytes if the function has none; computed once, because that takes many system calls
+     */
     uint64_t share;
     struct cw_host_known functions[CW_HOST_MAX_FUNCTIONS]; /* that were sent to the host */
     unsigned n_functions;

@@ -40,7 +40,8 @@ void cw_conn_drop(struct cw_conn *c)
     free(c);
 }
 
-/* A closing connection waits at most this long after the last bytes were sent, even if its timeout is longer. */
+/* A closing connection waits at most this long after the last bytes were sent, even if its timeout is longer.
+ */
 #define CLOSING_MS 3000
 
 static uint64_t conn_closing_ms(const struct cw_conn *c)

@@ -72,11 +72,13 @@ struct cw_conn_options {
     /* a peer that is silent for this long counts as gone; a ping is sent after a third of this time. Also the
      * limit for connecting and for the handshake. 0: cw_patience_silence_ns() */
     uint64_t timeout_ns;
-    const char *token; /* listening: the token that a Hello must have; connecting: the token in our Hello; NULL: none. Copied */
+    const char *token; /* listening: the token that a Hello must have; connecting: the token in our Hello;
+                          NULL: none. Copied */
     /* payloads may be compressed, if the peer can decompress them and if that makes them arrive sooner
      * (pack.h); never over Unix sockets */
     bool pack;
-    struct cw_tls *tls; /* net/tls.h; NULL: no TLS. Unix sockets never use TLS. The connection takes its own reference */
+    struct cw_tls *
+        tls; /* net/tls.h; NULL: no TLS. Unix sockets never use TLS. The connection takes its own reference */
 };
 
 /* Describes this process for Hello and Welcome. Texts and incarnation stay the caller's. */
@@ -146,7 +148,8 @@ struct cw_refusals {
     unsigned n, unsaid;
 };
 
-/* Counts a refused connection. Returns whether to log it; if so, *ret_unsaid is the number of earlier ones that were not logged since the last line. */
+/* Counts a refused connection. Returns whether to log it; if so, *ret_unsaid is the number of earlier ones
+ * that were not logged since the last line. */
 bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid);
 
 /* Makes a Failure message. It points to the texts of err. */

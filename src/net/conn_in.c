@@ -15,13 +15,15 @@
 #define READ_BYTES ((size_t)256 << 10)
 #define TURN_BYTES ((size_t)2 << 20)     /* received from one connection before others have their turn */
 #define MESSAGE_FIRST ((size_t)64 << 10) /* first allocation for a message that does not come at once */
-/* Bytes after a block of a compressed payload that are read with one call. They may expand a thousand times. */
+/* Bytes after a block of a compressed payload that are read with one call. They may expand a thousand times.
+ */
 #define PACKED_BYTES ((size_t)16 << 10)
 #define DISCARD_BYTES ((size_t)64 << 20) /* dropped from a peer that still sends after it was cut off */
 
 /* ---- messages for the connection itself, not for its owner ---- */
 
-#define MAX_OWN 1024 /* queued answers to Ping and unknown requests; a peer that causes more does not read */
+#define MAX_OWN 1024 /* queued answers to Ping and unknown requests; a peer that causes more does not read \
+                      */
 
 static void own_on_sent(void *arg)
 {
@@ -32,8 +34,8 @@ static void own_on_sent(void *arg)
 static int own_answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     if (c->out.n_own == MAX_OWN)
-        return cw_error_set(err, CW_E_SERVICE, "the peer does not read what it is sent: %d answers are queued",
-                            MAX_OWN);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the peer does not read what it is sent: %d answers are queued", MAX_OWN);
     int r = cw_conn_queue(c, e, NULL, 0, own_on_sent, c, NULL, 0, err);
     c->out.n_own += r >= 0;
     return r;
@@ -99,7 +101,8 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
         r = cw_conn_shake(c, m, err);
     else if (own_is(m))
         r = own_handle(c, m, err);
-    if (r == 1 && c->listener) /* it sent a request, so it is no longer closed to make room for newer connections */
+    if (r == 1 &&
+        c->listener) /* it sent a request, so it is no longer closed to make room for newer connections */
         cw_listener_forget(c);
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
@@ -111,8 +114,8 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
 
 /* ---- parts ---- */
 
-/* Assigns received descriptors to the current frame, if it is the last one that begins in the bytes with which they
- * came. */
+/* Assigns received descriptors to the current frame, if it is the last one that begins in the bytes with
+ * which they came. */
 static int in_claim_fds(struct cw_conn_in *in, struct cw_error *err)
 {
     uint64_t rest = in->came_to - in->frame_start, head = CW_FRAME_HEADER + (uint64_t)in->frame.message;
@@ -196,8 +199,8 @@ static int in_payload_done(struct cw_conn *c, struct cw_error *err)
     return r < 0 ? r : in_frame_done(c, err);
 }
 
-/* Returns the memory of the current part, and in iov_len the bytes of the whole part. The memory of a message may
- * be shorter than that (message_capacity). */
+/* Returns the memory of the current part, and in iov_len the bytes of the whole part. The memory of a message
+ * may be shorter than that (message_capacity). */
 static struct iovec in_part(struct cw_conn_in *in)
 {
     switch (in->part) {
@@ -241,7 +244,8 @@ static int in_part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *e
     }
 }
 
-/* Grows the memory of a message with the bytes received, not to the announced size, which the peer may never send. */
+/* Grows the memory of a message with the bytes received, not to the announced size, which the peer may never
+ * send. */
 static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
 {
     if (in->have < in->message_capacity)
@@ -268,7 +272,8 @@ static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_erro
     return 0;
 }
 
-/* Handles n received bytes of the current part, which lie at `at` in the memory that in_part_room returned. */
+/* Handles n received bytes of the current part, which lie at `at` in the memory that in_part_room returned.
+ */
 static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
@@ -318,8 +323,8 @@ static int in_take_fds(struct cw_conn_in *in, struct cw_frame_fds *fds, size_t b
     return 0;
 }
 
-/* Receives with one system call, and handles the bytes. Returns their number, 0 at the end, or -errno. *asked: the
- * bytes for which there was room. err: a fault of the peer. */
+/* Receives with one system call, and handles the bytes. Returns their number, 0 at the end, or -errno.
+ * *asked: the bytes for which there was room. err: a fault of the peer. */
 static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
@@ -340,7 +345,9 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
     }
     ssize_t r = cw_conn_read(c, pieces, n, c->local ? fds.fd : NULL, &fds.n);
     if (r == -EMSGSIZE)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d file descriptors came with a message", CW_FRAME_FDS), 0;
+        return cw_error_set(err, CW_E_SERVICE, "more than %d file descriptors came with a message",
+                            CW_FRAME_FDS),
+               0;
     if (fds.n && in_take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
         return 0;
     if (r <= 0)
@@ -350,7 +357,8 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
         return r;
     if (in_feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
         return r;
-    if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* no frame began in the bytes with them */
+    if (in->part != IN_HEADER || !in->have ||
+        in->frame_start < in->came_from) /* no frame began in the bytes with them */
         cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
     return r;
 }
@@ -366,8 +374,8 @@ static void in_ended(struct cw_conn *c)
     cw_conn_die(c, err.status ? &err : NULL);
 }
 
-/* Drops received bytes until the peer closes too. If a TCP socket is closed while it has unread bytes, the kernel
- * resets the connection, and the peer may lose what was sent last. */
+/* Drops received bytes until the peer closes too. If a TCP socket is closed while it has unread bytes, the
+ * kernel resets the connection, and the peer may lose what was sent last. */
 static void in_discard(struct cw_conn *c)
 {
     struct iovec piece = {.iov_base = cw_loop_scratch(c->loop), .iov_len = CW_LOOP_SCRATCH};

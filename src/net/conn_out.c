@@ -13,7 +13,8 @@
 #define MAX_PIECES 1024                /* of a payload */
 #define GATHER_BYTES ((size_t)1 << 20) /* passed to one system call: a socket seldom takes more at a time */
 #define PUSH_BYTES ((size_t)4 << 20)   /* sent by one connection before others have their turn */
-#define EAGER_BYTES ((size_t)256 << 10) /* once this many are queued, they are sent without waiting for the loop */
+#define EAGER_BYTES \
+    ((size_t)256 << 10) /* once this many are queued, they are sent without waiting for the loop */
 
 /* ---- frames ---- */
 
@@ -84,8 +85,8 @@ size_t cw_conn_queued(const struct cw_conn *c)
     return c->out.queued + c->out.n_frames * sizeof(struct cw_out_frame);
 }
 
-/* Checks the limit on queued bytes for a frame of `size` more. If the queue is too long, first tries to send: frames
- * may be queued only because the loop did not come to send them. */
+/* Checks the limit on queued bytes for a frame of `size` more. If the queue is too long, first tries to send:
+ * frames may be queued only because the loop did not come to send them. */
 static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
 {
     size_t limit = c->setup->limits.queued;
@@ -98,10 +99,11 @@ static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
         return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer)
                                      : 0;
     struct cw_error why = {0};
-    cw_error_set(&why, CW_E_SERVICE,
-                 "the peer does not read what it is sent: %zu bytes are queued, and with the next message %zu more "
-                 "would be; expected at most %zu in all",
-                 cw_conn_queued(c), size, limit);
+    cw_error_set(
+        &why, CW_E_SERVICE,
+        "the peer does not read what it is sent: %zu bytes are queued, and with the next message %zu more "
+        "would be; expected at most %zu in all",
+        cw_conn_queued(c), size, limit);
     cw_conn_die(c, &why);
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
 }

@@ -1,6 +1,6 @@
-/* Compressed ("packed") payloads of a connection: makes blocks while the connection sends a frame, and expands
- * blocks as they are received. A block has the raw bytes of at most CW_PACK_BLOCK bytes of the payload; a block
- * that does not become smaller is stored, that is, sent uncompressed. */
+/* Compressed ("packed") payloads of a connection: makes blocks while the connection sends a frame, and
+ * expands blocks as they are received. A block has the raw bytes of at most CW_PACK_BLOCK bytes of the
+ * payload; a block that does not become smaller is stored, that is, sent uncompressed. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -38,8 +38,9 @@ void cw_conn_pack_begin(struct cw_conn *c)
     o->offset = o->head_sent = 0;
 }
 
-/* Makes the next block of the frame at the head. Its raw bytes are first joined in the packer's buffer, unless
- * they lie in one piece (`whole`). Sets o->block, block_left and block_raw, and moves o->piece and o->offset. */
+/* Makes the next block of the frame at the head. Its raw bytes are first joined in the packer's buffer,
+ * unless they lie in one piece (`whole`). Sets o->block, block_left and block_raw, and moves o->piece and
+ * o->offset. */
 static void pack_next_block(struct cw_conn_out *o)
 {
     const struct cw_out_frame *f = o->head;

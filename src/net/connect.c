@@ -6,8 +6,9 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-#define ADDRESS_MS UINT64_C(250)     /* for each of several addresses of a host, at least */
-#define RETRY_NS UINT64_C(10000000) /* until the next try at a Unix socket whose listener has a full queue */
+#define ADDRESS_MS UINT64_C(250)    /* for each of several addresses of a host, at least */
+#define RETRY_NS UINT64_C(10000000) /* until the next try at a Unix socket whose listener has a full queue \
+                                     */
 
 struct resolving {
     uv_getaddrinfo_t request;
@@ -39,7 +40,8 @@ static void resolving_on_done(uv_getaddrinfo_t *request, int status, struct addr
         cw_conn_die(c, &err);
         return;
     }
-    c->to.addresses = c->to.next = addresses; /* libuv returns the list of getaddrinfo, so freeaddrinfo frees it */
+    c->to.addresses = c->to.next =
+        addresses; /* libuv returns the list of getaddrinfo, so freeaddrinfo frees it */
     c->state = CONN_CONNECTING;
     cw_loop_defer(c->loop, &c->defer);
 }

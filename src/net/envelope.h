@@ -13,7 +13,7 @@
 struct cw_envelope_memory {
     struct cw_envelope_block *blocks; /* the one in use first */
     size_t used, limit;               /* bytes */
-    bool refused, exhausted; /* an allocation failed: beyond the limit; the system had no memory */
+    bool refused, exhausted;          /* an allocation failed: beyond the limit; the system had no memory */
 };
 
 /* Returns the limit on unpacked bytes for a limit on the bytes of a message. A list of small messages takes

@@ -80,7 +80,8 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
                             " bytes) were changed on their way",
                             ret->message, payload);
     if (ret->packed && ret->payload == 0)
-        return cw_error_set(err, CW_E_SERVICE, "a frame says that its payload is compressed, but has no payload");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a frame says that its payload is compressed, but has no payload");
     if (ret->message > message_limit)
         return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu",
                             ret->message, message_limit);

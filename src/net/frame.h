@@ -15,7 +15,8 @@ struct cw_frame {
     uint32_t message; /* bytes */
     uint64_t payload; /* bytes, less than CW_FRAME_PAYLOAD_MAX */
     uint64_t message_hash, payload_hash;
-    bool packed; /* the payload comes in compressed blocks (pack.h); `payload` and its hash are of the uncompressed payload */
+    bool packed; /* the payload comes in compressed blocks (pack.h); `payload` and its hash are of the
+                    uncompressed payload */
 };
 
 /* File descriptors of a frame, owned by this struct. */

@@ -7,7 +7,8 @@
 #include "base/patience.h"
 #include "net/conn_impl.h"
 
-#define MAX_CAPABILITIES 63 /* that the owner may name: with CW_PACK_CAPABILITY, 64 bits in cw_conn.common */
+#define MAX_CAPABILITIES 63 /* that the owner may name: with CW_PACK_CAPABILITY, 64 bits in cw_conn.common \
+                             */
 
 /* ---- our Hello ---- */
 
@@ -124,11 +125,13 @@ static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
         h->version_min > h->version_max) {
         cw_error_attribute(err, "version", "", ""); /* a peer that gets this does not try again */
         return cw_error_set(
-            err, CW_E_SERVICE, "the peer speaks versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
+            err, CW_E_SERVICE,
+            "the peer speaks versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
             h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
     const char *token = c->setup->token;
-    /* The comparison takes the same time for all tokens of the right length, so that timing reveals nothing. */
+    /* The comparison takes the same time for all tokens of the right length, so that timing reveals nothing.
+     */
     if (token && (strlen(h->token) != strlen(token) || CRYPTO_memcmp(h->token, token, strlen(token)) != 0))
         return cw_error_value(
             err, CW_E_SERVICE, "token", "", "",
@@ -210,7 +213,8 @@ static int shake_connected(struct cw_conn *c, const Cachew__Envelope *m, struct 
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Welcome",
                             (int)m->of_case);
     if (m->welcome->version < CW_PROTOCOL_MIN || m->welcome->version > CW_PROTOCOL_MAX)
-        return cw_error_set(err, CW_E_SERVICE, "the peer chose version %u of the protocol, expected one of %d to %d",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the peer chose version %u of the protocol, expected one of %d to %d",
                             m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
     c->common = hello_common_capabilities(c->setup->hello, m->welcome->capabilities,
                                           m->welcome->n_capabilities);

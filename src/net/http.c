@@ -17,16 +17,17 @@
 #include "net/address.h"
 #include "net/socket.h"
 
-/* Connections at a time: a browser makes six, Prometheus one. Each takes a descriptor, and up to REQUEST_BYTES. */
+/* Connections at a time: a browser makes six, Prometheus one. Each takes a descriptor, and up to
+ * REQUEST_BYTES. */
 #define PLACES 128
 #define REQUEST_BYTES ((size_t)16 << 10)
 /* For a request and its answer: Prometheus, too, gives up after 10 s. */
 #define MOST_NS CW_MAX(UINT64_C(10000000000), cw_patience_silence_ns())
-/* A connection stays at least this long, even if all places are taken: a peer that sends its request at once has
- * sent it by then, also from far away. */
+/* A connection stays at least this long, even if all places are taken: a peer that sends its request at once
+ * has sent it by then, also from far away. */
 #define LEAST_NS UINT64_C(100000000)
-/* Content-Security-Policy: a page may load scripts, styles and images from this server only. Inline scripts and
- * styles, and frames around the page, are not allowed. */
+/* Content-Security-Policy: a page may load scripts, styles and images from this server only. Inline scripts
+ * and styles, and frames around the page, are not allowed. */
 #define PAGE_POLICY \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri " \
     "'none'; form-action 'none'; frame-ancestors 'none'"
@@ -45,7 +46,8 @@ struct cw_http {
 
 /* ---- how long connections stay ---- */
 
-/* A connection, for one request and its answer. Its deadline counts from its beginning, however fast it sends. */
+/* A connection, for one request and its answer. Its deadline counts from its beginning, however fast it
+ * sends. */
 struct guest {
     struct cw_link link;
     struct cw_http *http;
@@ -114,7 +116,8 @@ static void http_run(void *arg)
     unsigned n = http_connections(h);
     MHD_run(h->daemon);
     uint64_t due_ns = http_end_guests(h);
-    /* With all places taken, libmicrohttpd stops listening; it begins again only in the run after a place became free. */
+    /* With all places taken, libmicrohttpd stops listening; it begins again only in the run after a place
+     * became free. */
     if (http_connections(h) < n || (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms == 0))
         cw_timer_start(h->timer, 0, 0);
     else if (due_ns)
@@ -271,7 +274,8 @@ static int http_start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_er
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
-        return cw_error_set(err, CW_E_IO, "can't start an HTTP server at %s: libmicrohttpd has no epoll", h->address);
+        return cw_error_set(err, CW_E_IO, "can't start an HTTP server at %s: libmicrohttpd has no epoll",
+                            h->address);
     int r = cw_timer_new(l, http_run, h, &h->timer, err);
     if (r >= 0)
         r = cw_watch_new(l, info->epoll_fd, http_on_event, h, &h->watch, err);

@@ -13,11 +13,11 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-/* Waiting connections, at most; they also take at most a quarter of the process's descriptors. All connections of a
- * listener take at most three quarters: files and shared memory need descriptors, too. */
+/* Waiting connections, at most; they also take at most a quarter of the process's descriptors. All
+ * connections of a listener take at most three quarters: files and shared memory need descriptors, too. */
 #define MAX_WAITING 1024
-#define MIN_WAITED_MS 250           /* before a waiting connection is closed for a newer one: the peer may be far */
-#define ACCEPT_TURN 64              /* connections accepted before others have their turn */
+#define MIN_WAITED_MS 250 /* before a waiting connection is closed for a newer one: the peer may be far */
+#define ACCEPT_TURN 64    /* connections accepted before others have their turn */
 #define PAUSE_NS UINT64_C(50000000) /* without free descriptors or room: the next try to accept */
 
 struct cw_listener {
@@ -114,7 +114,8 @@ static void listener_on_connection(void *arg, int events CW_UNUSED)
         int fd = listener_make_room(l) ? cw_socket_accept(l->fd, &peer, &size) : -EMFILE;
         if (fd == -EAGAIN || fd == -EWOULDBLOCK)
             return;
-        if (fd < 0) { /* no descriptors, memory or room: without a pause the loop would call this again at once */
+        if (fd <
+            0) { /* no descriptors, memory or room: without a pause the loop would call this again at once */
             cw_watch_set(l->watch, 0);
             cw_timer_start(l->pause, PAUSE_NS, 0);
             return;

@@ -41,7 +41,8 @@ void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
     l->deferred_end = &d->next;
 }
 
-/* Runs the work deferred until now. Work that it defers in turn runs in the next iteration, after receiving. */
+/* Runs the work deferred until now. Work that it defers in turn runs in the next iteration, after receiving.
+ */
 static void loop_run_deferred(struct cw_loop *l)
 {
     struct cw_defer *due = CW_STEAL(l->deferred);
@@ -177,7 +178,8 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
     for (int i = 0; i < l->n_signals; i++)
         handle_close(&l->signals[i]);
     uv_unref((uv_handle_t *)&l->wake);
-    for (bool more = true; more;) { /* until all handles are closed, and no work is left that their closing causes */
+    for (bool more = true;
+         more;) { /* until all handles are closed, and no work is left that their closing causes */
         uv_run(&l->uv, UV_RUN_DEFAULT);
         loop_run_deferred(l);
         loop_run_posts(l);

@@ -112,5 +112,6 @@ int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *
         return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes can't be read: %s", size,
                             ZSTD_getErrorName(got));
     return cw_error_set(err, CW_E_SERVICE,
-                        "a compressed block of %zu bytes has %zu bytes of a payload, expected %zu", size, got, n);
+                        "a compressed block of %zu bytes has %zu bytes of a payload, expected %zu", size, got,
+                        n);
 }

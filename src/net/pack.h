@@ -53,9 +53,9 @@ int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *
  * that. A window is the time in which some megabytes of payload are sent; all measurements are per window.
  */
 struct cw_pack_policy {
-    bool on;            /* payloads that begin now are compressed */
-    bool busy, blocked; /* since at_ns: frames are queued; the socket does not take them */
-    uint64_t at_ns;     /* time of the last cw_pack_state */
+    bool on;                      /* payloads that begin now are compressed */
+    bool busy, blocked;           /* since at_ns: frames are queued; the socket does not take them */
+    uint64_t at_ns;               /* time of the last cw_pack_state */
     uint64_t busy_ns, blocked_ns; /* time in this window in which busy, blocked was set */
     uint64_t raw;                 /* raw bytes of payloads sent in this window; the connection adds to it */
     double plain;                 /* raw bytes per second of the last window without compression */

@@ -7,8 +7,9 @@
  * tell a slow network from a pause of the peer. */
 #define WINDOW_BYTES ((uint64_t)4 << 20)
 #define WINDOW_NS UINT64_C(50000000)
-#define BOTTLENECK 0.5 /* part of that time in which the socket took nothing: the network is the bottleneck */
-#define WORTH 1.15     /* compression must be faster by this factor, because it costs CPU time on both sides */
+#define BOTTLENECK 0.5 /* part of that time in which the socket took nothing: the network is the bottleneck \
+                        */
+#define WORTH 1.15 /* compression must be faster by this factor, because it costs CPU time on both sides */
 /* The first and the longest pause after compression did not pay; each pause is twice the one before. */
 #define PATIENCE_FIRST_NS UINT64_C(1000000000)
 #define PATIENCE_MOST_NS UINT64_C(60000000000)
@@ -58,7 +59,8 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
     p->busy_ns = p->blocked_ns = p->raw = 0; /* a new window begins */
     if (p->on) {
         if (rate < WORTH * p->plain) {
-            policy_record(p, now_ns, false, rate, "compressed payloads did not arrive sooner than uncompressed ones");
+            policy_record(p, now_ns, false, rate,
+                          "compressed payloads did not arrive sooner than uncompressed ones");
             policy_give_up(p, now_ns);
         } else if (now_ns >= p->look_again_ns) {
             p->on = false; /* for one window */

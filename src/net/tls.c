@@ -1,4 +1,5 @@
-/* TLS by OpenSSL on non-blocking sockets. A BIO of our own calls send and recv: no SIGPIPE, and no copy between. */
+/* TLS by OpenSSL on non-blocking sockets. A BIO of our own calls send and recv: no SIGPIPE, and no copy
+ * between. */
 #include "net/tls.h"
 
 #include <arpa/inet.h>
@@ -331,8 +332,8 @@ const struct cw_error *cw_tls_why(const struct cw_tls_stream *s)
     return &s->why;
 }
 
-/* Returns the result for a call of OpenSSL that failed: -EAGAIN, 0 at the end, or another -errno. *other: the call
- * waits for the opposite of waits_for (a send for a readable socket, a receive for a writable one). */
+/* Returns the result for a call of OpenSSL that failed: -EAGAIN, 0 at the end, or another -errno. *other: the
+ * call waits for the opposite of waits_for (a send for a readable socket, a receive for a writable one). */
 static ssize_t stream_outcome(struct cw_tls_stream *s, int r, int waits_for, bool *other)
 {
     int errnum = errno, error = SSL_get_error(s->ssl, r);

@@ -14,8 +14,8 @@ struct cw_tls_files {
     /* PEM: our certificate, then the intermediate certificates up to the authority; listening: required */
     const char *certificate;
     const char *key; /* PEM: the key of our certificate */
-    /* PEM: the authorities that the peer's certificate must come from. NULL: listening, peers need no certificate;
-     * connecting, the system's authorities */
+    /* PEM: the authorities that the peer's certificate must come from. NULL: listening, peers need no
+     * certificate; connecting, the system's authorities */
     const char *authority;
 };
 

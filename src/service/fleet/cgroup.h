@@ -10,12 +10,12 @@ struct cw_cgroup;
 int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct cw_error *err) _must_check_;
 /* Returns a descriptor, which stays the group's. A process that writes "0" to it enters the group. */
 int cw_cgroup_entry(const struct cw_cgroup *c);
-/* Removes the group; the worker in it must have ended. If other processes are left in it, the group stays until
- * cw_cgroup_sweep. Returns NULL. */
+/* Removes the group; the worker in it must have ended. If other processes are left in it, the group stays
+ * until cw_cgroup_sweep. Returns NULL. */
 struct cw_cgroup *cw_cgroup_free(struct cw_cgroup *c);
 /* Removes groups that are named PREFIX-PID-ANYTHING and have no processes, where PID has ended or is this
  * process. */
 void cw_cgroup_sweep(const char *prefix);
-/* Changes the type of a group of version 2, if needed, so that processes can enter it. Returns 0, or -1 with errno.
- * Public for tests. */
+/* Changes the type of a group of version 2, if needed, so that processes can enter it. Returns 0, or -1 with
+ * errno. Public for tests. */
 int cw_cgroup_admit(const char *path);

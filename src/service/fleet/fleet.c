@@ -20,15 +20,17 @@
 /* After a failure, the next worker is started later: the wait doubles from the first value to the last. */
 #define RETRY_FIRST_NS UINT64_C(200000000)
 #define RETRY_LAST_NS UINT64_C(30000000000)
-/* After this many failures in a row, the dispatcher is told that the present number of units is the maximum. */
+/* After this many failures in a row, the dispatcher is told that the present number of units is the maximum.
+ */
 #define HOPELESS 3
-/* A worker that lost its dispatcher reconnects each second. One that is not back within this time counts as hung. */
+/* A worker that lost its dispatcher reconnects each second. One that is not back within this time counts as
+ * hung. */
 #define MISSING_NS UINT64_C(15000000000)
-/* A worker that never connected counts as hung after this time. A worker that the dispatcher refuses ends earlier, by
- * itself. */
+/* A worker that never connected counts as hung after this time. A worker that the dispatcher refuses ends
+ * earlier, by itself. */
 #define STARTING_NS UINT64_C(120000000000)
-/* How long a fleet tries while another provisioner has its pool. If that one died, the dispatcher notices after 3 s,
- * and the pool is free. */
+/* How long a fleet tries while another provisioner has its pool. If that one died, the dispatcher notices
+ * after 3 s, and the pool is free. */
 #define TAKEN_NS UINT64_C(10000000000)
 #define AWAY_NS UINT64_C(60000000000) /* how often it is logged that the dispatcher can't be reached */
 #define LATE_NS UINT64_C(1000000000)  /* how often units are checked, while one is missing or ending */
@@ -55,8 +57,8 @@ struct cw_fleet {
     bool ending;
     bool presence_known; /* the dispatcher has sent Want.present on this connection; older versions do not */
     uint64_t open_ns;    /* when the connection was opened last; 0: never */
-    uint64_t away_ns;    /* last log line that the dispatcher can't be reached; 0: none since it was reached */
-    uint64_t taken_ns;   /* since when another provisioner has the pool; 0: none has */
+    uint64_t away_ns;  /* last log line that the dispatcher can't be reached; 0: none since it was reached */
+    uint64_t taken_ns; /* since when another provisioner has the pool; 0: none has */
     struct cw_timer *reconnect, *settle;
     struct cw_link units;
     uint32_t wanted;
@@ -213,8 +215,8 @@ static bool unit_end_late(struct unit *u, uint64_t now)
     return u->ending ? u->kill_ns != 0 : u->missing_ns != 0;
 }
 
-/* Starts units until there are as many as wanted, and kills units that hang. Called after each change, and by a
- * timer while a unit is late. */
+/* Starts units until there are as many as wanted, and kills units that hang. Called after each change, and by
+ * a timer while a unit is late. */
 static void fleet_settle(void *arg)
 {
     struct cw_fleet *f = arg;
@@ -253,7 +255,8 @@ static struct unit *fleet_find(struct cw_fleet *f, const char *name)
     return NULL;
 }
 
-/* Handles the list of all workers of the pool that are connected to the dispatcher: other units are missing. */
+/* Handles the list of all workers of the pool that are connected to the dispatcher: other units are missing.
+ */
 static void fleet_on_present(struct cw_fleet *f, const Cachew__Present *m)
 {
     uint64_t now = cw_now_ns();

@@ -18,8 +18,8 @@ struct cw_fleet_options {
     struct cw_loop *loop;
     struct cw_provisioner *provisioner;
     const char *dispatcher; /* HOST:PORT, [IPV6]:PORT or unix:PATH */
-    /* name of the pool. Units are named POOL-RANDOM-1 and so on; the random part keeps them apart from units of an
-     * earlier provisioner, which may still run and which this fleet does not end */
+    /* name of the pool. Units are named POOL-RANDOM-1 and so on; the random part keeps them apart from units
+     * of an earlier provisioner, which may still run and which this fleet does not end */
     const char *pool;
     uint32_t minimum, maximum; /* number of units; the maximum includes units that are ending */
     uint64_t drain_ns;         /* a unit that has not ended this long after it was told to is killed */

@@ -37,7 +37,8 @@ struct process {
     struct cw_cgroup *cgroup;
 };
 
-/* Runs the worker in the child process, without input. Calls only functions that are allowed between fork and exec. */
+/* Runs the worker in the child process, without input. Calls only functions that are allowed between fork and
+ * exec. */
 static void process_exec(const struct process *x, const char *const *argv, pid_t parent)
 {
     cw_child_begin(parent);

@@ -38,8 +38,8 @@ struct cw_loop;
 
 struct cw_local_options {
     struct cw_loop *loop;
-    /* command line of a worker: "cachew", "worker", ...; --name and --pool are added. The array is copied, its texts
-     * are not */
+    /* command line of a worker: "cachew", "worker", ...; --name and --pool are added. The array is copied,
+     * its texts are not */
     const char *const *argv;
     size_t n;
     const char *pool;
