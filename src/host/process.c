@@ -20,8 +20,7 @@
 #include "base/notice.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD 16 /* our descriptors for a host get numbers from here on, above those that the host gets \
-                     */
+#define FIRST_FD 16 /* our own descriptors get numbers from here on, above those of the host */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5

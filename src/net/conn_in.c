@@ -22,8 +22,7 @@
 
 /* ---- messages for the connection itself, not for its owner ---- */
 
-#define MAX_OWN 1024 /* queued answers to Ping and unknown requests; a peer that causes more does not read \
-                      */
+#define MAX_OWN 1024 /* queued answers to Ping and unknown requests: with more, the peer does not read */
 
 static void own_on_sent(void *arg)
 {
@@ -101,8 +100,7 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
         r = cw_conn_shake(c, m, err);
     else if (own_is(m))
         r = own_handle(c, m, err);
-    if (r == 1 &&
-        c->listener) /* it sent a request, so it is no longer closed to make room for newer connections */
+    if (r == 1 && c->listener) /* it has sent a request, so it no longer counts as waiting */
         cw_listener_forget(c);
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
@@ -357,8 +355,7 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
         return r;
     if (in_feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
         return r;
-    if (in->part != IN_HEADER || !in->have ||
-        in->frame_start < in->came_from) /* no frame began in the bytes with them */
+    if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* no frame began here */
         cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
     return r;
 }

@@ -7,8 +7,7 @@
 #include "net/socket.h"
 
 #define ADDRESS_MS UINT64_C(250)    /* for each of several addresses of a host, at least */
-#define RETRY_NS UINT64_C(10000000) /* until the next try at a Unix socket whose listener has a full queue \
-                                     */
+#define RETRY_NS UINT64_C(10000000) /* until the next try if a Unix socket's listener has a full queue */
 
 struct resolving {
     uv_getaddrinfo_t request;

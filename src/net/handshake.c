@@ -7,8 +7,7 @@
 #include "base/patience.h"
 #include "net/conn_impl.h"
 
-#define MAX_CAPABILITIES 63 /* that the owner may name: with CW_PACK_CAPABILITY, 64 bits in cw_conn.common \
-                             */
+#define MAX_CAPABILITIES 63 /* of the owner: with CW_PACK_CAPABILITY, 64 bits in cw_conn.common */
 
 /* ---- our Hello ---- */
 

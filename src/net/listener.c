@@ -114,8 +114,7 @@ static void listener_on_connection(void *arg, int events CW_UNUSED)
         int fd = listener_make_room(l) ? cw_socket_accept(l->fd, &peer, &size) : -EMFILE;
         if (fd == -EAGAIN || fd == -EWOULDBLOCK)
             return;
-        if (fd <
-            0) { /* no descriptors, memory or room: without a pause the loop would call this again at once */
+        if (fd < 0) { /* no descriptors or no room: without a pause the loop would call this at once */
             cw_watch_set(l->watch, 0);
             cw_timer_start(l->pause, PAUSE_NS, 0);
             return;

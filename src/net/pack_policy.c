@@ -7,8 +7,7 @@
  * tell a slow network from a pause of the peer. */
 #define WINDOW_BYTES ((uint64_t)4 << 20)
 #define WINDOW_NS UINT64_C(50000000)
-#define BOTTLENECK 0.5 /* part of that time in which the socket took nothing: the network is the bottleneck \
-                        */
+#define BOTTLENECK 0.5 /* of that time the socket took nothing: then the network is the bottleneck */
 #define WORTH 1.15 /* compression must be faster by this factor, because it costs CPU time on both sides */
 /* The first and the longest pause after compression did not pay; each pause is twice the one before. */
 #define PATIENCE_FIRST_NS UINT64_C(1000000000)
