@@ -12,7 +12,7 @@
 #include "base/tuned.h"
 
 #define CW_PACK_CAPABILITY "zstd"
-/* Raw bytes of a block. zstd's window at level 1 is no larger, and a block fits in a CPU's cache. */
+/* Raw bytes of a block: small enough for a CPU's cache, and within the reach of zstd's window at level 1. */
 #define CW_PACK_BLOCK ((size_t)256 << 10)
 #define CW_PACK_HEAD 4                      /* bytes of a block's head: le32, the bytes of its data, */
 #define CW_PACK_STORED UINT32_C(0x80000000) /* and this bit if the data are not compressed ("stored") */
