@@ -284,7 +284,7 @@ static void test_crowd(void **state)
     connect_to(cw_listener_address(l), &o, &ours);
     run_until(both_open);
     run_until(enough_refused);
-    assert_reason(&refusal, "makes room");
+    assert_reason(&refusal, "to make room");
     assert_int_equal(ours.closed, 0);
     for (int i = 0; i < N; i++)
         close(fds[i]);
@@ -356,7 +356,7 @@ static void test_bad_frames(void **state)
         "a second handshake",
         "is not expected",
         "is not expected",
-        "in a frame's header (65542 bytes, and 0) were changed",
+        "header (message: 65542 bytes; payload: 0 bytes) were changed",
     };
     Cachew__Query q = CACHEW__QUERY__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;
@@ -650,7 +650,7 @@ static void test_bad_descriptors(void **state)
 
     enum { TOO_MANY, IN_THE_MIDDLE, TWICE, WITH_PING, BEFORE_HANDSHAKE, N_CASES };
 
-    static const char *const reasons[] = {"more than 4 descriptors", "in the middle", "in the middle",
+    static const char *const reasons[] = {"more than 4 file descriptors", "in the middle", "in the middle",
                                           "that has none", "that has none"};
     Cachew__Query q = CACHEW__QUERY__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;
