@@ -173,7 +173,7 @@ def test_nothing_is_there(daemons, page):
     page.open(url(dispatcher, "nobody knows it"))
     page.until(
         "document.querySelector('#job-state').textContent === 'The dispatcher does not know this "
-        "job, or not any more.'"
+        "job (any more).'"
     )
 
 
@@ -318,7 +318,7 @@ def test_what_caches_give(real, page):
         titles = page.evaluate("[...document.querySelectorAll('.timeline .title')].map((t) => t.textContent)")
         assert "Part of the elements read from caches" in titles
         assert "read" in page.text("#legend")
-        assert page.text("#cache_points-note") == "In all, 90 % of its elements were read from caches."
+        assert page.text("#cache_points-note") == "In total, 90 % of its elements were read from caches."
         ((_, _, held, found_last, found_all, reads, read_all, *rest),) = rows(page, "caches")
         assert (held, found_last, found_all) == ("5 GB of 100 GB", "100 %", "90 %")
         assert (reads, read_all, rest) == ("40", "900", ["0", "3", "0", "0"])
@@ -748,7 +748,7 @@ def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
             "{ const find = document.querySelector('#workers-find'); find.value = 'nowhere'; "
             "find.dispatchEvent(new Event('input')); }"
         )
-        assert "Nothing of that kind was found." in page.text("#workers")
+        assert "No row contains this text." in page.text("#workers")
 
 
 def test_rows_that_stay_are_the_same_ones(real, page):

@@ -8,8 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Adds a close for each descriptor that is open now. One that another thread opens before the spawn stays
- * open in the child unless it has O_CLOEXEC, as all of ours have. */
+/* Closes in the child all descriptors from `from` on that are open in this process now. Returns 0 or an
+ * errno. A descriptor that another thread opens between this call and the spawn stays open in the child,
+ * unless it has O_CLOEXEC; all descriptors that Cachew opens have it. */
 static inline int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int from)
 {
     DIR *d = opendir("/proc/self/fd");

@@ -1,14 +1,14 @@
-/* The layout of requests and answers in shared memory. */
+/* Requests and answers in shared memory, in the layout of docs/hosts.md. */
 #include "host/exchange.h"
 
 #include <string.h>
 
-/* Words of eight bytes. A message begins with HEAD of them, then COLUMN for each column; everything else lies
- * where they say, at multiples of ALIGN. */
+/* Requests and answers consist of words of eight bytes. Each begins with HEAD words, and COLUMN words for
+ * each column. All other parts lie at offsets that these words name, which are multiples of ALIGN bytes. */
 #define HEAD 16
 #define COLUMN 4
 #define ALIGN 64
-#define TABLE_ROW 8 /* of a ragged column: offset, ndim, dims */
+#define TABLE_ROW 8 /* words per row in the table of a ragged column: offset, ndim, dims */
 
 enum request_word {
     REQUEST_ROWS,
@@ -37,7 +37,7 @@ enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
 _Static_assert(CW_MAX_NDIM + 2 <= TABLE_ROW, "the dims of a row fit in its entry");
 _Static_assert(HEAD * sizeof(uint64_t) == CW_EXCHANGE_PULL_BYTES, "such a request is a head");
 
-/* Returns the offset of the next part, which has so many bytes. */
+/* Returns the offset of the next part, which has `bytes` bytes, and moves *at to its end. */
 static size_t exchange_place(size_t *at, size_t bytes)
 {
     size_t here = CW_ALIGN_UP(*at, (size_t)ALIGN);
@@ -60,7 +60,8 @@ static void request_put_words(uint8_t *to, unsigned k, uint64_t kind, size_t dat
     memcpy(to + (HEAD + (size_t)k * COLUMN) * sizeof(uint64_t), words, sizeof(words));
 }
 
-/* Writes column k, or measures it (to NULL), so that the two can't differ. Returns the offset behind it. */
+/* Writes column k; to NULL: only measures it. Returns the offset of its end. One function does both, so that
+ * they can't differ. */
 static size_t request_put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
 {
     const struct cw_exchange_column *c = &q->columns[k];
@@ -104,7 +105,8 @@ static size_t request_put_column(const struct cw_exchange_request *q, unsigned k
     return at;
 }
 
-/* Writes the head, keys and marks of n_marked rows or batches unless they are NULL. Returns their bytes. */
+/* Writes the head, and the keys and check bytes of n_marked rows or batches unless they are NULL. Returns the
+ * bytes of these parts; to NULL: only measures them. */
 static size_t request_put_head(uint8_t *to, size_t n, unsigned n_columns, const uint64_t *keys,
                                const uint8_t *check, size_t n_marked)
 {
@@ -170,7 +172,8 @@ void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 
 /* ---- answers ---- */
 
-/* Returns whether n items lie aligned at an offset of an answer of this size. */
+/* Returns whether n items of `item` bytes at `offset` lie within an answer of `size` bytes, aligned to 8
+ * bytes. */
 static bool answer_within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
 {
     uint64_t bytes, end;
@@ -182,14 +185,14 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
                       struct cw_exchange_answer *ret, const char **why)
 {
     uint64_t head[HEAD];
-    *why = "it is cut short";
+    *why = "it is shorter than its head";
     if (size < (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t))
         return false;
     memcpy(head, data, sizeof(head));
-    *why = "it has other columns than the function declares";
+    *why = "its number of columns is not the number of outputs of the function";
     if (head[ANSWER_COLUMNS] != n_columns)
         return false;
-    *why = "a part of it lies outside";
+    *why = "an offset in it points outside the answer";
     if (!answer_within(size, head[ANSWER_STATUS], n_requested, 1) ||
         !answer_within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
         (counted && !answer_within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
@@ -204,11 +207,12 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .errors_size = head[ANSWER_ERRORS_SIZE],
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
-    *why = "it has another count of rows than was asked for";
+    *why = "its number of rows differs from the number requested";
     return ret->n <= UINT32_MAX && (counted || ret->n == n_requested);
 }
 
-/* Sets dims and size of a tensor of n elements. Returns whether these are dims of the type. */
+/* Sets dims and size of a tensor of n elements, after checking for overflow. Returns whether the dims fit the
+ * type. */
 static bool answer_set_dims(const struct cw_type *type, uint64_t n, const uint64_t *dims, uint64_t ndim,
                             struct cw_tensor *ret)
 {
@@ -288,7 +292,8 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
     if (words[COLUMN_KIND] != KIND_WHOLE || !answer_within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
-    /* a batch has a dimension more than an element; without any, ndim is far beyond the most */
+    /* A batch has one dimension more than an element. If the answer has ndim 0, ndim - 1 wraps around and is
+     * refused. */
     if (entry[1] != a->n || !answer_set_dims(type, a->n, entry + 2, entry[0] - 1, ret) ||
         !answer_within(a->size, words[COLUMN_DATA], ret->size, 1))
         return false;

@@ -1,4 +1,5 @@
-/* The hosts of this process: idle ones wait in a list for the next call, whichever pipeline it is of. */
+/* The idle hosts of this process, and the choice of a host for a call. Hosts in use belong to their callers.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include "base/thread.h"
 #include "host/process.h"
 
+/* Deaths of hosts during one request, by kind, after which the request is given up. */
 #define ATTEMPTS 3
 #define ATTEMPTS_KILLED 10
 #define ATTEMPTS_HUNG 2 /* each costs timeout_s */
@@ -16,7 +18,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by mutex: */
 static struct cw_host *idle;
-static pid_t owner; /* a forked child has copies of descriptors, but no hosts */
+static pid_t owner; /* process to which the idle hosts belong: not a forked child */
 static char *python, *program;
 
 bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death)
@@ -43,7 +45,7 @@ int cw_host_set_python(const char *new_python, const char *new_program, struct c
     return 0;
 }
 
-/* Returns the interpreter where none was set. New. */
+/* Returns the default interpreter, which the caller frees. */
 static char *pool_find_python(void)
 {
     char self[4096];
@@ -70,7 +72,7 @@ static int pool_start_host(struct cw_host **ret, struct cw_error *err)
     return complete ? cw_host_start(path, file, ret, err) : cw_error_nomem(err, 0, "a path");
 }
 
-/* In a forked child the list is the parent's: its memory is given up. Mutex held. */
+/* In a forked child, drops the list, whose hosts belong to the parent; its memory is leaked. Mutex held. */
 static void pool_forget_after_fork(void)
 {
     if (owner != getpid())
@@ -78,7 +80,7 @@ static void pool_forget_after_fork(void)
     owner = getpid();
 }
 
-/* Returns whether a host has run functions of f's pipeline only. */
+/* Returns whether all functions that the host has run belong to f's pipeline. */
 static bool host_suits(const struct cw_host *h, const struct cw_host_function *f)
 {
     for (unsigned i = 0; i < h->n_functions; i++) {
@@ -91,7 +93,8 @@ static bool host_suits(const struct cw_host *h, const struct cw_host_function *f
     return true;
 }
 
-/* Takes an idle host that suits the function, preferably one that knows it. NULL: there is none. */
+/* Takes an idle host that suits the function out of the list, preferably one that has loaded the function.
+ * NULL: no host suits. */
 static struct cw_host *pool_take_idle(const struct cw_host_function *f)
 {
     CW_GUARD(&mutex);
@@ -116,8 +119,8 @@ static void pool_free_list(struct cw_host *list)
         cw_host_free(CW_POP(list));
 }
 
-/* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for
- * pipelines that take turns. */
+/* Ends hosts of other pipelines, those idle for longest first, until there is at most one per CPU. Some are
+ * kept, because pipelines may run in turn. */
 static void pool_trim(const struct cw_host_function *f)
 {
     struct cw_host *old = NULL;
@@ -159,7 +162,8 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
             *ret = h;
             return 0;
         }
-        if (r == CW_E_PIPELINE && !fresh) { /* the functions that it has loaded or run may be the reason */
+        if (r == CW_E_PIPELINE &&
+            !fresh) { /* functions that the host has loaded before may be the reason: try a new host */
             cw_host_release(h);
             refused = true;
             continue;

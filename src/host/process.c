@@ -20,25 +20,24 @@
 #include "base/notice.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD \
-    16 /* least number of descriptors of this process: apart from the numbers that a host gets \
-        */
+#define FIRST_FD 16 /* our own descriptors get numbers from here on, above those of the host */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5
 #define HOST_LIFE 6
-#define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
+#define SLICE_MS 50            /* how often a waiting thread checks cancellation, memory and progress */
 #define END_MS 500             /* between the end of a host's socket and the end of its process */
-#define PROCESS_EXITING 0x4    /* PF_EXITING of the kernel, in the flags that /proc shows */
-#define CALLS_BETWEEN_LOOKS 64 /* between two looks at the memory of a host that answers quickly */
-#define PROGRESS_WORD \
-    15 /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
+#define PROCESS_EXITING 0x4    /* PF_EXITING of the kernel, in the flags of /proc/PID/stat */
+#define CALLS_BETWEEN_LOOKS 64 /* calls between two checks of the memory of a host that answers quickly */
+/* Index of a request's word in which the host writes the row that it computes, plus 1. The highest bit: it
+ * computes the row for the second time. */
+#define PROGRESS_WORD 15
 #define LOAD_NS \
-    (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
-#define MAX_REPLY ((size_t)64 << 10)
+    (UINT64_C(300) * 1000000000)     /* limit for a host to start and load a function, with its imports */
+#define MAX_REPLY ((size_t)64 << 10) /* bytes of an ERROR's text, at most */
 #define OUTPUT_AT_ONCE \
-    ((size_t)64 << 10) /* bytes of output that are read before the host is looked at again */
-#define LAST_WORDS ((size_t)1 << 20)
+    ((size_t)64 << 10)               /* bytes of output that are read before the next check of the host */
+#define LAST_WORDS ((size_t)1 << 20) /* bytes of output that are read after the host's end */
 
 /* Frames on the socket, both ways: docs/hosts.md */
 enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_ERROR };
@@ -46,8 +45,8 @@ enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_E
 struct frame {
     uint32_t kind, version;
     uint64_t id, size;
-    /* number of the request; its answer has the same. So late answers, and those of a forked copy of the
-     * host, are recognised */
+    /* number of the request, which its answer repeats. So late answers, and answers of a forked copy of the
+     * host, are detected */
     uint64_t call;
 };
 
@@ -67,10 +66,11 @@ static bool fd_move_above(int *fd)
 }
 
 /*
- * What a host gets beside our environment. Libraries that would start threads of their own don't, because
- * hosts run side by side already. Memory that a function frees stays with the host for the next record (up to
- * 64 MiB; blocks above 32 MiB go back at once), instead of being zeroed by the kernel again each time; these
- * are the values that glibc comes to by itself at most.
+ * Returns the environment of a host: ours, and variables that the user has not set. Numeric libraries start
+ * no threads of their own, because hosts already run in parallel. Memory that a function frees stays in the
+ * host for the next record (up to 64 MiB; blocks above 32 MiB are returned at once), which saves the kernel
+ * zeroing it again each time. These thresholds are the largest that glibc's own adjustment reaches. The
+ * caller frees the array, but not its strings.
  */
 static char **host_environment(void)
 {
@@ -104,7 +104,7 @@ static char **host_environment(void)
 static int host_spawn(const char *python, const char *program, struct cw_host *h, const int theirs[6],
                       struct cw_error *err)
 {
-    /* -P: the program's folder, a package, is not where its imports are looked for. */
+    /* -P: Python does not search the program's own folder, which is a package, for imports. */
     char *const argv[] = {(char *)python, program ? "-P" : "-m", program ? (char *)program : "cachew._host",
                           NULL};
     char **env = host_environment();
@@ -117,7 +117,8 @@ static int host_spawn(const char *python, const char *program, struct cw_host *h
     sigfillset(&all);
     posix_spawnattr_init(&attr);
     posix_spawn_file_actions_init(&actions);
-    /* A group of its own: Ctrl-C is for this process, which ends its hosts itself, with what they started. */
+    /* The host is a process group of its own: Ctrl-C reaches this process only, which then ends the host's
+     * group. */
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
@@ -142,7 +143,7 @@ static int host_spawn(const char *python, const char *program, struct cw_host *h
 static int host_shared_memory(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0) /* what one side has mapped, the other can't take away */
+    if (fd >= 0) /* neither side can shrink it: memory that the other has mapped would vanish */
         (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
     return fd;
 }
@@ -181,7 +182,7 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     return r;
 }
 
-/* ---- what it prints ---- */
+/* ---- output ---- */
 
 static void host_print_line(struct cw_host *h)
 {
@@ -197,7 +198,8 @@ static void host_print_line(struct cw_host *h)
     h->n_line = 0;
 }
 
-/* Passes on the host's output line by line, up to `limit` bytes: a host may print faster than this reads. */
+/* Passes on the host's output line by line, but at most `limit` bytes, because a host may print faster than
+ * this function reads. */
 static void host_forward_output(struct cw_host *h, size_t limit)
 {
     char buf[4096];
@@ -213,12 +215,12 @@ static void host_forward_output(struct cw_host *h, size_t limit)
     }
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 static void host_kill(struct cw_host *h)
 {
     if (h->pid > 0) {
-        (void)kill(-h->pid, SIGKILL); /* with what it started */
+        (void)kill(-h->pid, SIGKILL); /* the group, with processes that the host started */
         (void)kill(h->pid, SIGKILL);
     }
     h->dead = true;
@@ -244,7 +246,7 @@ static bool host_reap(struct cw_host *h, char reason[400])
         at = snprintf(reason, 400, "exited with status %d", WEXITSTATUS(status));
     if (h->n_said) {
         size_t n = CW_MIN(h->n_said, (size_t)(390 - at - 20));
-        snprintf(reason + at, (size_t)(400 - at), "; it last said: %.*s", (int)n, h->said + h->n_said - n);
+        snprintf(reason + at, (size_t)(400 - at), "; its last output: %.*s", (int)n, h->said + h->n_said - n);
     }
     h->pid = 0;
     h->dead = true;
@@ -271,7 +273,7 @@ struct cw_host *cw_host_free(struct cw_host *h)
     return NULL;
 }
 
-/* ---- talking ---- */
+/* ---- calls ---- */
 
 /* Returns resident bytes; 0: unknown. */
 static uint64_t host_resident(const struct cw_host *h)
@@ -294,8 +296,8 @@ static uint64_t host_progress(const struct cw_host *h)
                  : 0;
 }
 
-/* Kills the host if need be, and fills in why there is no answer. reason: why it is killed; NULL: it ended by
- * itself. Returns 1. */
+/* Kills the host if it still lives, and fills in *death. reason: why this process kills it; NULL: the host
+ * ended by itself. Returns 1. */
 static int host_died(struct cw_host *h, const char *reason, bool hung, struct cw_host_death *death)
 {
     char end[400];
@@ -308,8 +310,8 @@ static int host_died(struct cw_host *h, const char *reason, bool hung, struct cw
     return 1;
 }
 
-/* Returns whether the kernel is ending the host's process: its descriptors are closed by then, but its pidfd
- * does not say so yet. */
+/* Returns whether the kernel is ending the host's process: its descriptors are already closed, but its pidfd
+ * does not report the end yet. */
 static bool host_is_ending(const struct cw_host *h)
 {
     char path[64], line[512];
@@ -320,8 +322,8 @@ static bool host_is_ending(const struct cw_host *h)
            sscanf(line, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & PROCESS_EXITING;
 }
 
-/* The host closed its end of the socket: because it ends, or while it stays alive. On a busy
- * machine it may take long to end. */
+/* The host closed its end of the socket. Waits for the end of its process, which may take long on a busy
+ * machine; a host that lives on is killed. Returns 1. */
 static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
 {
     struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
@@ -332,13 +334,13 @@ static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
     return host_died(h, r > 0 ? NULL : "closed its connection to the engine", false, death);
 }
 
-/* A wait for the answer of a host. */
+/* Waiting for a host during one call. */
 struct watch {
     struct cw_host *h;
-    const struct cw_host_function *f; /* whose limits hold */
+    const struct cw_host_function *f; /* its timeout and memory limit apply */
     struct cw_host_death *death;
     struct cw_error *err;
-    /* when its progress changed last; when it was looked at last; its progress then */
+    /* in ns: when the progress changed last, when the host was checked last; at: the progress word then */
     uint64_t since, looked, at;
 };
 
@@ -373,7 +375,8 @@ static int watch_look(struct watch *w)
     return 0;
 }
 
-/* Waits until the socket can be read or written (events). 0: it can; 1: the host died, or was made to. */
+/* Waits until the socket can be read or written (events), and checks the host meanwhile. 0: it can; 1: the
+ * host died or was killed; < 0: cancelled, or an error. */
 static int watch_await(struct watch *w, short events)
 {
     struct cw_host *h = w->h;
@@ -386,7 +389,7 @@ static int watch_await(struct watch *w, short events)
         if (fds[1].revents & POLLIN)
             host_forward_output(h, OUTPUT_AT_ONCE);
         else if (fds[1].revents)
-            fds[1].fd = -1; /* it closed its output */
+            fds[1].fd = -1; /* the host closed its output */
         if (fds[0].revents & events)
             return 0;
         if (fds[2].revents)
@@ -399,7 +402,7 @@ static int watch_await(struct watch *w, short events)
     }
 }
 
-/* Sends (POLLOUT) or receives (POLLIN) all these bytes. 1: the host died meanwhile. */
+/* Sends (POLLOUT) or receives (POLLIN) exactly `size` bytes. 1: the host died meanwhile. */
 static int watch_transfer(struct watch *w, short events, void *data, size_t size)
 {
     uint8_t *at = data;
@@ -420,7 +423,8 @@ static int watch_transfer(struct watch *w, short events, void *data, size_t size
     return 0;
 }
 
-/* Receives the answer to the last call; *ret_text is new where it is an error. 1: the host died. */
+/* Receives the answer to the last request. For an ERROR, *ret_text is its text, which the caller frees. 1:
+ * the host died. */
 static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
 {
     int r = watch_transfer(w, POLLIN, ret, sizeof(*ret));
@@ -428,12 +432,14 @@ static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
         return r;
     if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
         (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return host_died(w->h, "wrote something else than an answer to the descriptor of its host", false,
-                         w->death);
-    if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
-        return host_died(w->h,
-                         "answered another call than it was asked: did the function fork, and both go on?",
+        return host_died(w->h, "wrote something else than an answer to descriptor 3, the host's socket",
                          false, w->death);
+    if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
+        return host_died(
+            w->h,
+            "answered another call than the one in progress: did the function fork, and did both "
+            "processes go on?",
+            false, w->death);
     if (ret->kind != FRAME_ERROR)
         return 0;
     if (!(*ret_text = calloc(1, ret->size + 1)))
@@ -441,7 +447,7 @@ static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
     return watch_transfer(w, POLLIN, *ret_text, ret->size);
 }
 
-/* Sends a frame, with `size` bytes of spec behind it unless that is NULL, and receives the answer. */
+/* Sends a frame, followed by the `size` bytes of spec unless spec is NULL, and receives the answer. */
 static int watch_ask(struct watch *w, enum frame_kind kind, const char *spec, size_t size, struct frame *ret,
                      char **ret_text)
 {
@@ -456,7 +462,8 @@ static int watch_ask(struct watch *w, enum frame_kind kind, const char *spec, si
         r = watch_transfer(w, POLLOUT, (char *)spec, size);
     do
         r = r != 0 ? r : watch_receive(w, ret, ret_text);
-    while (r == 0 && kind == FRAME_DEFINE && ret->kind == FRAME_READY); /* it has started */
+    while (r == 0 && kind == FRAME_DEFINE &&
+           ret->kind == FRAME_READY); /* a new host sends READY before its first answer */
     return r;
 }
 
@@ -490,7 +497,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
                 : 0;
 }
 
-/* Maps so many bytes of shared memory anew at *at, where *mapped bytes were mapped. */
+/* Replaces the mapping *at of *mapped bytes by one of `size` bytes; its address may change. */
 static int shared_remap(uint8_t **at, size_t *mapped, int fd, size_t size, int protection,
                         struct cw_error *err)
 {
@@ -516,12 +523,13 @@ int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error
     return r;
 }
 
-/* Maps as much of the answers as there is. */
+/* Maps the whole shared memory of answers, which must have at least `size` bytes. 1: it has fewer, and the
+ * host was ended. */
 static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death *death, struct cw_error *err)
 {
     off_t end = lseek(h->out_fd, 0, SEEK_END);
     if (end < 0 || (size_t)end < size)
-        return host_died(h, "answered with less memory than it said", false, death);
+        return host_died(h, "stated an answer larger than its shared memory", false, death);
     if (size <= h->out_size)
         return 0;
     return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
@@ -539,7 +547,8 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     if (r == 0 && text)
         r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
     else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
-        r = host_died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+        r = host_died(h, "wrote something else than an answer to descriptor 3, the host's socket", false,
+                      death);
     if (r == 0)
         r = host_map_output(h, frame.size, death, err);
     if (r < 0)
@@ -549,6 +558,6 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     *ret = h->out;
     *ret_size = frame.size;
     if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && host_resident(h) > host_memory_limit(h, f))
-        host_kill(h); /* it grew slowly: the next call uses a new host */
+        host_kill(h); /* it has too much memory: the answer is used, and the next call gets a new host */
     return 0;
 }

@@ -104,7 +104,7 @@ void cw_address_print(const char *host, unsigned port, char *ret, size_t size)
 
 void cw_address_print_socket(const struct sockaddr *a, socklen_t size, char *ret, size_t ret_size)
 {
-    char host[INET6_ADDRSTRLEN + 20], port[8]; /* with the interface's name */
+    char host[INET6_ADDRSTRLEN + 20], port[8]; /* host: with the name of an interface (%eth0) */
     if (getnameinfo(a, size, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         snprintf(ret, ret_size, "an address of family %d", a->sa_family);
     else

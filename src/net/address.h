@@ -1,4 +1,4 @@
-/* Addresses as people write them: "HOST:PORT", "[IPV6]:PORT", "unix:PATH". */
+/* Addresses as users write them: "HOST:PORT", "[IPV6]:PORT", "unix:PATH". */
 #pragma once
 #include <netdb.h>
 #include <sys/un.h>
@@ -13,17 +13,17 @@ struct cw_address {
 };
 
 int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *err) _must_check_;
-/* Resolves host and port; flags: those of getaddrinfo. May query the network and take long, except with
- * AI_NUMERICHOST, where 1 means that the host is a name. The caller frees *ret by freeaddrinfo. Not for Unix
- * sockets. */
+/* Resolves host and port. flags: those of getaddrinfo. May query the network and take long, except with
+ * AI_NUMERICHOST: then a result of 1 means that the host is a name. The caller frees *ret by freeaddrinfo.
+ * Not for Unix sockets. */
 int cw_address_resolve(const struct cw_address *a, int flags, struct addrinfo **ret,
                        struct cw_error *err) _must_check_;
 /* Fills err for a host that could not be resolved. why: as getaddrinfo explains it. */
 int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw_error *err);
-/* Finds out whether only this machine can connect: a Unix socket, or a host with loopback addresses only. <
- * 0: it can't be resolved. */
+/* Sets *ret to whether only this machine can connect to the address: it is a Unix socket, or the host has
+ * only loopback addresses. < 0: the host can't be resolved. */
 int cw_address_is_loopback(const struct cw_address *a, bool *ret, struct cw_error *err) _must_check_;
 /* Writes "HOST:PORT" or "[IPV6]:PORT". */
 void cw_address_print(const char *host, unsigned port, char *ret, size_t size);
-/* The same of a socket's address, in numbers. */
+/* Writes a socket's address in this form, with a numeric host. */
 void cw_address_print_socket(const struct sockaddr *a, socklen_t size, char *ret, size_t ret_size);

@@ -1,4 +1,4 @@
-/* The life of a connection: its beginning, signs of life, closing. conn_impl.h names the other files. */
+/* The life of a connection: how it begins, pings, how it closes. conn_impl.h names the other files. */
 #include "net/conn.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 static void conn_finish(struct cw_conn *c)
 {
@@ -40,8 +40,8 @@ void cw_conn_drop(struct cw_conn *c)
     free(c);
 }
 
-/* A peer that is patiently waited for while there is something to say is waited for no longer than this when
- * all is said. */
+/* A closing connection waits at most this long after the last bytes were sent, even if its timeout is longer.
+ */
 #define CLOSING_MS 3000
 
 static uint64_t conn_closing_ms(const struct cw_conn *c)
@@ -84,7 +84,7 @@ static void conn_begin_closing(struct cw_conn *c, const struct cw_error *said)
         cw_conn_die(c, NULL);
         return;
     }
-    if (c->state == CONN_DEAD) /* the socket broke over it */
+    if (c->state == CONN_DEAD) /* sending found the socket broken */
         return;
     c->state = CONN_CLOSING;
     c->at_ms.closing_since = cw_loop_now_ms(c->loop);
@@ -93,8 +93,8 @@ static void conn_begin_closing(struct cw_conn *c, const struct cw_error *said)
     cw_loop_defer(c->loop, &c->defer);
 }
 
-/* Called at the deadline of a closing connection. Returns whether it goes on: where this process stood still;
- * and, until the connection's timeout, where the peer still takes what is sent. */
+/* Called at the deadline of a closing connection. Returns whether it goes on waiting: this process stood
+ * still, or (until the connection's timeout) the peer still takes bytes. */
 static bool conn_closing_goes_on(struct cw_conn *c)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
@@ -115,7 +115,7 @@ static bool conn_closing_goes_on(struct cw_conn *c)
 
 void cw_conn_cut(struct cw_conn *c, const struct cw_error *err)
 {
-    struct cw_error unknown = {.status = CW_E_SERVICE, .message = "it was cut off"};
+    struct cw_error unknown = {.status = CW_E_SERVICE, .message = "the connection was cut off"};
     if (!cw_conn_listens(c))
         return;
     err = err->status ? err : &unknown;
@@ -136,7 +136,7 @@ void cw_conn_abort(struct cw_conn *c)
     cw_conn_die(c, NULL);
 }
 
-/* ---- signs of life ---- */
+/* ---- pings and timeouts ---- */
 
 static void conn_send_ping(struct cw_conn *c, uint64_t now)
 {
@@ -159,19 +159,19 @@ static void conn_expire(struct cw_conn *c)
     cw_conn_die(c, c->state == CONN_CLOSING ? NULL : &err);
 }
 
-/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: a side that sends
- * something large hears nothing else of a peer that only listens, and its own ping would wait behind what it
- * sends. */
+/* Sends a Ping when nothing was received, or nothing sent, for a third of the timeout. A side that sends a
+ * large payload depends on the pings of the receiver: its own ping would be queued behind the payload, and
+ * would be answered too late. */
 static void conn_keep_alive(struct cw_conn *c)
 {
     uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
-    /* what came while this process had no time is there to be read */
+    /* bytes that came while this process was busy may wait in the socket */
     if (cw_loop_now_ms(c->loop) - c->at_ms.heard >= timeout)
         cw_conn_receive(c);
     if (c->state != CONN_OPEN)
         return;
     uint64_t now = cw_loop_now_ms(c->loop);
-    /* this process stood still, and perhaps the whole machine: no ping was sent to the peer */
+    /* this process, perhaps the whole machine, stood still and sent no pings: the peer gets a new timeout */
     if (now >= c->at_ms.due + third)
         c->at_ms.heard = now;
     if (now - c->at_ms.heard >= timeout) {
@@ -198,7 +198,7 @@ static void conn_on_timer(void *arg)
 {
     struct cw_conn *c = arg;
     if (c->state == CONN_SHAKING && cw_loop_now_ms(c->loop) >= c->at_ms.deadline)
-        cw_conn_receive(c); /* what came while this process had no time is there to be read */
+        cw_conn_receive(c); /* bytes that came while this process was busy may wait in the socket */
     if (c->state == CONN_OPEN)
         conn_keep_alive(c);
     else if (c->state == CONN_CLOSING && cw_loop_now_ms(c->loop) >= c->at_ms.deadline &&
@@ -236,7 +236,7 @@ static void conn_on_event(void *arg, int events)
         c->out.blocked = false;
         cw_loop_defer(c->loop, &c->defer);
     }
-    if (events & 1 || c->tls) /* TLS may wait for either, both ways */
+    if (events & 1 || c->tls) /* with TLS, sending and receiving may each wait for either event */
         cw_conn_receive(c);
     if (c->tls)
         cw_conn_watch(c);
@@ -249,8 +249,8 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
     return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
 }
 
-/* A peer that speaks our protocol, but without the TLS that is expected here, would not understand the alert,
- * and would come again for ever. */
+/* Detects a peer that speaks our protocol without TLS where TLS is expected. It would not understand a TLS
+ * alert, and would retry for ever; without TLS it gets a Failure. */
 static void conn_detect_tls(struct cw_conn *c)
 {
     uint8_t first;
@@ -275,7 +275,7 @@ void cw_conn_broke(struct cw_conn *c, int errnum)
     if (err.status < 0 && cw_conn_listens(c)) {
         c->tls_state = TLS_BROKEN;
         conn_set_why(c, &err);
-        conn_begin_closing(c, NULL); /* its alert is to arrive */
+        conn_begin_closing(c, NULL); /* not cw_conn_die, so that the TLS alert arrives */
         return;
     }
     cw_error_errno(&err, CW_E_SERVICE, errnum, "the connection broke");
@@ -290,7 +290,7 @@ static void conn_on_deferred(void *arg)
         return;
     }
     if (c->state == CONN_CONNECTING && c->fd < 0)
-        cw_conn_try_addresses(c); /* if that ends it, this is called again */
+        cw_conn_try_addresses(c); /* if that ends the connection, this function is called again */
     else if (c->state >= CONN_SHAKING)
         cw_conn_flush(c);
     if (c->in.more && c->state != CONN_DEAD)
@@ -315,7 +315,7 @@ int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
     return r;
 }
 
-/* ---- its beginning ---- */
+/* ---- beginning ---- */
 
 int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_conn_ops *ops, void *user,
                 struct cw_conn **ret, struct cw_error *err)
@@ -337,7 +337,7 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
                           .timer = timer,
                           .out = {.tail = &c->out.head, .done_tail = &c->out.done},
                           .defer = {.fn = conn_on_deferred, .arg = c}};
-    uv_update_time(cw_loop_uv(l)); /* perhaps the loop did not run for long */
+    uv_update_time(cw_loop_uv(l)); /* the loop's clock may be old, if the loop has not run for long */
     c->at_ms.since = cw_loop_now_ms(l);
     c->at_ms.deadline = c->at_ms.since + setup->timeout_ms;
     cw_timer_start(c->timer, setup->timeout_ms * 1000000, 0);
@@ -345,7 +345,7 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
     return 0;
 }
 
-/* ---- what is asked of it ---- */
+/* ---- queries and settings ---- */
 
 bool cw_conn_is_local(const struct cw_conn *c)
 {

@@ -21,10 +21,10 @@ enum conn_state {
     CONN_DEAD,    /* the deferred work will free it */
 };
 
-/* What the owner's `open` said. */
+/* Whether the owner's `open` has accepted the connection; OWNER_OPENING: it is being called. */
 enum conn_owner { OWNER_NONE, OWNER_OPENING, OWNER_OPEN };
 
-/* With TLS: what is known of the peer. */
+/* With TLS: what the peer speaks. */
 enum conn_tls {
     TLS_UNKNOWN, /* an accepted peer has sent nothing yet */
     TLS_SPOKEN,
@@ -32,7 +32,7 @@ enum conn_tls {
     TLS_BROKEN, /* TLS failed and sent its alert: nothing more is sent, received bytes are dropped */
 };
 
-/* What all connections of a listener share; counted; immutable. */
+/* Settings that all connections of a listener share. Counted by `refs`, otherwise immutable. */
 struct cw_conn_setup {
     unsigned refs;
     Cachew__Hello *hello; /* ours, with the token if we connect */
@@ -45,11 +45,11 @@ struct cw_conn_setup {
 
 /* Times of a connection, in ms of the loop's clock. */
 struct conn_times {
-    uint64_t since;         /* it was made */
-    uint64_t deadline;      /* for connecting, shaking hands and closing */
-    uint64_t closing_since; /* CONN_CLOSING began */
-    uint64_t heard, sent, pinged;
-    uint64_t due; /* CONN_OPEN: when the timer is to call */
+    uint64_t since;               /* when the connection was made */
+    uint64_t deadline;            /* of connecting, of the handshake and of closing */
+    uint64_t closing_since;       /* when CONN_CLOSING began */
+    uint64_t heard, sent, pinged; /* when bytes were received, bytes sent, and a Ping queued last */
+    uint64_t due;                 /* CONN_OPEN: when the timer is to call */
 };
 
 struct conn_connecting {
@@ -77,8 +77,8 @@ struct cw_conn {
     struct cw_defer defer;
     struct conn_times at_ms;
     struct conn_connecting to;
-    struct cw_error why; /* it ended */
-    char peer[320];      /* address, for people */
+    struct cw_error why; /* the reason of its end; status 0: none so far */
+    char peer[320];      /* the peer's address, for messages */
     /* of an accepted connection that has sent no request yet: */
     struct cw_listener *listener; /* NULL: not in its list */
     struct cw_link waiting;
@@ -99,9 +99,9 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
                 struct cw_conn **ret, struct cw_error *err) _must_check_;
 /* Begins the handshake on a connected socket, which c owns from here on, also on failure. */
 int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err) _must_check_;
-/* Frees a connection that its owner was never told of. */
+/* Frees a connection whose owner has never seen it. */
 void cw_conn_drop(struct cw_conn *c);
-/* Ends the connection at once; err NULL: without a fault. */
+/* Ends the connection at once, without sending the queue. err: the reason; NULL: no fault. */
 void cw_conn_die(struct cw_conn *c, const struct cw_error *err);
 /* Ends the connection because of what the peer did, and sends the peer the reason. */
 void cw_conn_cut(struct cw_conn *c, const struct cw_error *err);
@@ -112,25 +112,25 @@ static inline bool cw_conn_listens(const struct cw_conn *c)
     return c->state == CONN_SHAKING || c->state == CONN_OPEN;
 }
 
-/* As cw_socket_send and cw_socket_receive, by TLS where it is spoken. */
+/* As cw_socket_send and cw_socket_receive, through TLS if the connection uses it. */
 ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const int *fds, size_t n_fds);
 ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds, size_t *n_fds);
-/* Ends the connection, because one of these gave -errnum. */
+/* Ends the connection, because cw_conn_write or cw_conn_read returned -errnum. */
 void cw_conn_broke(struct cw_conn *c, int errnum);
-/* Watches for what the connection waits for: readable always, writable if something is blocked. */
+/* Lets the loop report when the socket is readable, and, if sending is blocked, when it is writable. */
 void cw_conn_watch(struct cw_conn *c);
-/* CONN_OPEN: lets the timer check for signs of life then. */
+/* CONN_OPEN: lets the timer check at this time whether the peer is alive. */
 void cw_conn_call_at(struct cw_conn *c, uint64_t ms);
 /* Makes c->watch. */
 int cw_conn_watch_new(struct cw_conn *c, int fd, struct cw_error *err) _must_check_;
 
 /* ---- connect.c ---- */
 
-/* Forgets the resolving of a name that is under way. */
+/* Cancels the resolving of a host's name, if it is in progress. */
 void cw_conn_resolve_cancel(struct cw_conn *c);
-/* Begins connecting to the next address that does not fail at once. */
+/* Begins to connect to the next address of the host; addresses that fail at once are skipped. */
 void cw_conn_try_addresses(struct cw_conn *c);
-/* Gives the current address up, because it is silent, and tries the next one. */
+/* Gives the current address up, because it did not answer in time, and tries the next one. */
 void cw_conn_next_address(struct cw_conn *c);
 /* Handles the event of a socket that was connecting. */
 void cw_conn_connected(struct cw_conn *c);

@@ -1,7 +1,7 @@
 /*
- * Receiving. One call reads the rest of the part at hand to where it belongs (a payload into its owner's
- * memory) and whatever follows into the loop's scratch memory, from which many small frames are taken one
- * after the other.
+ * Receiving. One system call reads the rest of the current part into its own memory (a payload into the
+ * owner's memory), and the bytes after it into the loop's scratch memory, from which many small frames are
+ * parsed one after the other. conn_in.h describes parts.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,18 +10,19 @@
 #include "net/conn_impl.h"
 #include "net/limits.h"
 
-#define READ_BYTES \
-    ((size_t)256 \
-     << 10) /* of a payload with one call: what is hashed right after must still be in the cache */
-#define TURN_BYTES ((size_t)2 << 20)     /* before others have their turn */
-#define MESSAGE_FIRST ((size_t)64 << 10) /* memory for a message before more of it has come */
-#define PACKED_BYTES \
-    ((size_t)16 << 10) /* of what follows a block, with one call: it may become a thousand times as many */
-#define DISCARD_BYTES ((size_t)64 << 20) /* from a peer that goes on talking after it was cut off */
+/* Bytes of a payload that are read with one call. They are hashed right after, and must still be in the CPU's
+ * cache. */
+#define READ_BYTES ((size_t)256 << 10)
+#define TURN_BYTES ((size_t)2 << 20)     /* received from one connection before others have their turn */
+#define MESSAGE_FIRST ((size_t)64 << 10) /* first allocation for a message that does not come at once */
+/* Bytes after a block of a compressed payload that are read with one call. They may expand a thousand times.
+ */
+#define PACKED_BYTES ((size_t)16 << 10)
+#define DISCARD_BYTES ((size_t)64 << 20) /* dropped from a peer that still sends after it was cut off */
 
-/* ---- what messages mean to the connection itself ---- */
+/* ---- messages for the connection itself, not for its owner ---- */
 
-#define MAX_OWN 1024 /* answers that the peer has not read: one that asks for more does not read */
+#define MAX_OWN 1024 /* queued answers to Ping and unknown requests: with more, the peer does not read */
 
 static void own_on_sent(void *arg)
 {
@@ -32,8 +33,8 @@ static void own_on_sent(void *arg)
 static int own_answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     if (c->out.n_own == MAX_OWN)
-        return cw_error_set(err, CW_E_SERVICE, "it does not take what it is sent: %d answers are queued",
-                            MAX_OWN);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the peer does not read what it is sent: %d answers are queued", MAX_OWN);
     int r = cw_conn_queue(c, e, NULL, 0, own_on_sent, c, NULL, 0, err);
     c->out.n_own += r >= 0;
     return r;
@@ -46,7 +47,7 @@ static int own_answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, stru
     struct cw_error unknown = {0};
     if (!m->id)
         return 0;
-    cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s",
+    cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that %s does not know",
                  "cachew " CACHEW_VERSION);
     cw_failure_envelope(&e, &f, m->id, &unknown);
     return own_answer(c, &e, err);
@@ -60,7 +61,7 @@ static int own_answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct 
     return own_answer(c, &e, err);
 }
 
-/* The connection's own messages; 1: it is one for the owner. */
+/* Handles a message for the connection itself. 1: the message is for the owner. */
 static int own_handle(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     switch (m->of_case) {
@@ -72,7 +73,7 @@ static int own_handle(struct cw_conn *c, const Cachew__Envelope *m, struct cw_er
         return m->re & CW_CONN_OWN_ID ? 0 : 1;
     case CACHEW__ENVELOPE__OF_HELLO:
     case CACHEW__ENVELOPE__OF_WELCOME:
-        return cw_error_set(err, CW_E_SERVICE, "a second handshake");
+        return cw_error_set(err, CW_E_SERVICE, "a second handshake on one connection");
     case CACHEW__ENVELOPE__OF_FAILURE:
         if (m->re)
             return 1;
@@ -99,28 +100,29 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
         r = cw_conn_shake(c, m, err);
     else if (own_is(m))
         r = own_handle(c, m, err);
-    if (r == 1 && c->listener) /* it is of use: no newer connection takes its place */
+    if (r == 1 && c->listener) /* it has sent a request, so it no longer counts as waiting */
         cw_listener_forget(c);
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
     else if (r >= 0 && fds->n)
-        r = cw_error_set(err, CW_E_SERVICE, "descriptors with a message that has none");
+        r = cw_error_set(err, CW_E_SERVICE, "file descriptors came with a message that has none");
     cw_frame_close_fds(fds);
     return r;
 }
 
 /* ---- parts ---- */
 
-/* Descriptors belong to the last frame that begins in the bytes they came with. */
+/* Assigns received descriptors to the current frame, if it is the last one that begins in the bytes with
+ * which they came. */
 static int in_claim_fds(struct cw_conn_in *in, struct cw_error *err)
 {
     uint64_t rest = in->came_to - in->frame_start, head = CW_FRAME_HEADER + (uint64_t)in->frame.message;
     if (!in->came.n)
         return 0;
     if (in->frame_start < in->came_to && rest > head && rest - head > in->frame.payload)
-        return 0; /* another one begins there */
+        return 0; /* another frame begins in these bytes */
     if (in->frame_start < in->came_from || in->frame_start >= in->came_to)
-        return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
+        return cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
     in->claimed = in->came;
     in->came.n = 0;
     return 0;
@@ -137,7 +139,7 @@ static int in_header_done(struct cw_conn *c, const uint8_t *header, struct cw_er
     int r = cw_frame_read(header, in_message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0,
                           &c->in.frame, err);
     if (r >= 0 && c->in.frame.packed && !c->packs)
-        r = cw_error_set(err, CW_E_SERVICE, "a compressed payload, which was not agreed on");
+        r = cw_error_set(err, CW_E_SERVICE, "a compressed payload, which was not agreed on in the handshake");
     c->in.part = IN_MESSAGE;
     return r < 0 ? r : in_claim_fds(&c->in, err);
 }
@@ -195,8 +197,8 @@ static int in_payload_done(struct cw_conn *c, struct cw_error *err)
     return r < 0 ? r : in_frame_done(c, err);
 }
 
-/* Returns where the part at hand belongs in memory; of a message, as much as has come. iov_len: all of its
- * bytes. */
+/* Returns the memory of the current part, and in iov_len the bytes of the whole part. The memory of a message
+ * may be shorter than that (message_capacity). */
 static struct iovec in_part(struct cw_conn_in *in)
 {
     switch (in->part) {
@@ -213,7 +215,7 @@ static struct iovec in_part(struct cw_conn_in *in)
     }
 }
 
-/* The part is whole, and lies at `at`. */
+/* Handles the current part, which is complete and lies at `at`. */
 static int in_part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
 {
     c->in.have = 0;
@@ -240,7 +242,8 @@ static int in_part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *e
     }
 }
 
-/* Grows the memory of a message with what came, not with what was announced. */
+/* Grows the memory of a message with the bytes received, not to the announced size, which the peer may never
+ * send. */
 static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
 {
     if (in->have < in->message_capacity)
@@ -254,7 +257,7 @@ static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
     return 0;
 }
 
-/* Returns memory for the rest of the part at hand, or for some of it. */
+/* Sets *ret to memory for the rest of the current part, or for some of the rest. */
 static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
 {
     int r = in->part == IN_MESSAGE ? in_grow_message(in, err) : 0;
@@ -267,7 +270,8 @@ static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_erro
     return 0;
 }
 
-/* n bytes of the part are where in_part_room said. */
+/* Handles n received bytes of the current part, which lie at `at` in the memory that in_part_room returned.
+ */
 static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
@@ -281,7 +285,7 @@ static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct c
     return in_part_done(c, part.iov_base, err);
 }
 
-/* Takes frames, and parts of them, from memory. */
+/* Parses frames, and parts of frames, from memory. */
 static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
@@ -289,7 +293,7 @@ static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct c
     while (size && r >= 0 && cw_conn_listens(c)) {
         size_t rest = in_part(in).iov_len - in->have, n = CW_MIN(rest, size);
         struct iovec room;
-        if (in->have == 0 && n == rest && in->part != IN_PAYLOAD) { /* whole: used where it lies */
+        if (in->have == 0 && n == rest && in->part != IN_PAYLOAD) { /* the whole part: used without a copy */
             in->offset += n;
             r = in_part_done(c, data, err);
         } else if ((r = in_part_room(in, &room, err)) >= 0) {
@@ -309,7 +313,7 @@ static int in_take_fds(struct cw_conn_in *in, struct cw_frame_fds *fds, size_t b
 {
     if (in->came.n || bytes == 0) {
         cw_frame_close_fds(fds);
-        return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
+        return cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
     }
     in->came = *fds;
     in->came_from = in->offset;
@@ -317,8 +321,8 @@ static int in_take_fds(struct cw_conn_in *in, struct cw_frame_fds *fds, size_t b
     return 0;
 }
 
-/* One call's worth: bytes, 0 at the end, -errno; *asked: what there was room for. A fault of the peer's is in
- * err. */
+/* Receives with one system call, and handles the bytes. Returns their number, 0 at the end, or -errno.
+ * *asked: the bytes for which there was room. err: a fault of the peer. */
 static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
@@ -339,7 +343,9 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
     }
     ssize_t r = cw_conn_read(c, pieces, n, c->local ? fds.fd : NULL, &fds.n);
     if (r == -EMSGSIZE)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d descriptors with a message", CW_FRAME_FDS), 0;
+        return cw_error_set(err, CW_E_SERVICE, "more than %d file descriptors came with a message",
+                            CW_FRAME_FDS),
+               0;
     if (fds.n && in_take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
         return 0;
     if (r <= 0)
@@ -349,8 +355,8 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
         return r;
     if (in_feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
         return r;
-    if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* none began with them */
-        cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
+    if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* no frame began here */
+        cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
     return r;
 }
 
@@ -358,14 +364,15 @@ static void in_ended(struct cw_conn *c)
 {
     struct cw_error err = {0};
     if (c->state == CONN_SHAKING)
-        cw_error_set(&err, CW_E_SERVICE, "it closed the connection before the handshake was done%s",
+        cw_error_set(&err, CW_E_SERVICE, "the peer closed the connection before the handshake was done%s",
                      c->accepted || c->local || c->tls ? "" : ": does it expect TLS?");
     else if (c->in.part != IN_HEADER || c->in.have)
-        cw_error_set(&err, CW_E_SERVICE, "it closed the connection in the middle of a message");
+        cw_error_set(&err, CW_E_SERVICE, "the peer closed the connection in the middle of a message");
     cw_conn_die(c, err.status ? &err : NULL);
 }
 
-/* Until the peer closes too: a socket that is closed with something to be read takes back what was sent. */
+/* Drops received bytes until the peer closes too. If a TCP socket is closed while it has unread bytes, the
+ * kernel resets the connection, and the peer may lose what was sent last. */
 static void in_discard(struct cw_conn *c)
 {
     struct iovec piece = {.iov_base = cw_loop_scratch(c->loop), .iov_len = CW_LOOP_SCRATCH};
@@ -375,7 +382,7 @@ static void in_discard(struct cw_conn *c)
     c->in.discarded += r > 0 ? (size_t)r : 0;
     if (r > 0 && c->in.discarded < DISCARD_BYTES)
         return;
-    if (r == 0 && c->out.head && !c->out.shut) { /* it says no more, but may still hear */
+    if (r == 0 && c->out.head && !c->out.shut) { /* the peer sends no more, but may still receive */
         c->in.ended = true;
         cw_conn_watch(c);
         return;

@@ -1,5 +1,5 @@
-/* Sending: frames are queued, and go together, gathered from where they lie, once before the loop waits
- * again. */
+/* Sending. Frames are queued, and sent together before the loop waits again, with gathering system calls and
+ * without copies of payloads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,11 +11,10 @@
 #include "net/conn_impl.h"
 
 #define MAX_PIECES 1024                /* of a payload */
-#define GATHER_BYTES ((size_t)1 << 20) /* with one call: a socket seldom takes more at a time */
-#define PUSH_BYTES ((size_t)4 << 20)   /* before others have their turn */
+#define GATHER_BYTES ((size_t)1 << 20) /* passed to one system call: a socket seldom takes more at a time */
+#define PUSH_BYTES ((size_t)4 << 20)   /* sent by one connection before others have their turn */
 #define EAGER_BYTES \
-    ((size_t)256 \
-     << 10) /* when so much is queued, it does not wait for what may follow: the peer can begin with it */
+    ((size_t)256 << 10) /* once this many are queued, they are sent without waiting for the loop */
 
 /* ---- frames ---- */
 
@@ -86,7 +85,8 @@ size_t cw_conn_queued(const struct cw_conn *c)
     return c->out.queued + c->out.n_frames * sizeof(struct cw_out_frame);
 }
 
-/* What is queued may only look too much because nothing was sent yet. */
+/* Checks the limit on queued bytes for a frame of `size` more. If the queue is too long, first tries to send:
+ * frames may be queued only because the loop did not come to send them. */
 static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
 {
     size_t limit = c->setup->limits.queued;
@@ -99,17 +99,18 @@ static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
         return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer)
                                      : 0;
     struct cw_error why = {0};
-    cw_error_set(&why, CW_E_SERVICE,
-                 "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at "
-                 "most %zu in all",
-                 cw_conn_queued(c), size, limit);
+    cw_error_set(
+        &why, CW_E_SERVICE,
+        "the peer does not read what it is sent: %zu bytes are queued, and with the next message %zu more "
+        "would be; expected at most %zu in all",
+        cw_conn_queued(c), size, limit);
     cw_conn_die(c, &why);
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
 }
 
 static void out_enqueue(struct cw_conn *c, struct cw_out_frame *f)
 {
-    /* else it is looked at when its turn has come */
+    /* whether to compress a large payload is decided when the frame reaches the head of the queue */
     f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN;
     *c->out.tail = f;
     c->out.tail = &f->next;
@@ -146,8 +147,9 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
 
 /* ---- sending ---- */
 
-/* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another
- * frame with them, so that the receiver knows to which frame they belong. */
+/* Gathers the pieces to be sent next, over several frames. Descriptors are sent with the first byte of their
+ * frame, and in a call without other frames, so that the receiver knows to which frame they belong. Returns
+ * the number of pieces. */
 static size_t out_gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
 {
     size_t n = 0, offset = o->offset;
@@ -166,7 +168,7 @@ static size_t out_gather(const struct cw_conn_out *o, struct iovec *pieces, size
     return n;
 }
 
-/* The frame at the head is sent. */
+/* Moves the frame at the head, which was sent, to the list `done`. */
 static void out_head_done(struct cw_conn_out *o)
 {
     struct cw_out_frame *f = CW_POP(o->head);
@@ -209,7 +211,7 @@ static void out_sent(struct cw_conn *c, size_t n)
     }
 }
 
-/* What there is to be sent, with one call. */
+/* Sends with one system call as much as it takes. Returns the bytes, or -errno. */
 static ssize_t out_send_some(struct cw_conn *c)
 {
     struct cw_conn_out *o = &c->out;
@@ -299,7 +301,7 @@ void cw_conn_out_clear(struct cw_conn *c)
     frames_release(&rest);
 }
 
-/* ---- the owner's ---- */
+/* ---- for the owner ---- */
 
 int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n,
                  void (*release)(void *arg), void *arg, const int *fds, size_t n_fds, struct cw_error *err)
@@ -312,7 +314,7 @@ int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iove
     return r;
 }
 
-/* A message that is packed once for several connections: their frames are its bytes. */
+/* A message that is packed once for several connections, whose frames all point to the bytes of `frame`. */
 struct shared {
     size_t refs;
     struct cw_out_frame *frame; /* never queued itself */

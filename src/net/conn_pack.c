@@ -1,4 +1,6 @@
-/* Packed payloads of a connection: blocks made while it sends, and read as they come. */
+/* Compressed ("packed") payloads of a connection: makes blocks while the connection sends a frame, and
+ * expands blocks as they are received. A block has the raw bytes of at most CW_PACK_BLOCK bytes of the
+ * payload; a block that does not become smaller is stored, that is, sent uncompressed. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -6,7 +8,7 @@
 
 /* ---- sending ---- */
 
-/* The largest piece is the one that counts. */
+/* Compresses the beginning of the payload's largest piece, and tells the policy its size and time. */
 static void pack_sample(struct cw_conn_out *o, const struct cw_out_frame *f)
 {
     const struct iovec *largest = &f->pieces[1];
@@ -36,6 +38,9 @@ void cw_conn_pack_begin(struct cw_conn *c)
     o->offset = o->head_sent = 0;
 }
 
+/* Makes the next block of the frame at the head. Its raw bytes are first joined in the packer's buffer,
+ * unless they lie in one piece (`whole`). Sets o->block, block_left and block_raw, and moves o->piece and
+ * o->offset. */
 static void pack_next_block(struct cw_conn_out *o)
 {
     const struct cw_out_frame *f = o->head;
@@ -91,6 +96,7 @@ bool cw_conn_pack_sent(struct cw_conn *c, size_t n)
 
 /* ---- receiving ---- */
 
+/* Returns the raw bytes of the current block: CW_PACK_BLOCK, or the rest of the payload. */
 static size_t unpack_raw_size(const struct cw_conn_in *in)
 {
     return (size_t)CW_MIN(in->frame.payload - in->unpacked, (uint64_t)CW_PACK_BLOCK);

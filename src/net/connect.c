@@ -1,4 +1,4 @@
-/* Connecting: the name of a host becomes addresses, which are tried one after the other. */
+/* Connecting: resolves the host's name, and tries its addresses one after the other. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,9 +6,8 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-#define ADDRESS_MS UINT64_C(250) /* for one of several addresses of a host, at least */
-#define RETRY_NS \
-    UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
+#define ADDRESS_MS UINT64_C(250)    /* for each of several addresses of a host, at least */
+#define RETRY_NS UINT64_C(10000000) /* until the next try if a Unix socket's listener has a full queue */
 
 struct resolving {
     uv_getaddrinfo_t request;
@@ -40,7 +39,8 @@ static void resolving_on_done(uv_getaddrinfo_t *request, int status, struct addr
         cw_conn_die(c, &err);
         return;
     }
-    c->to.addresses = c->to.next = addresses; /* libuv's are the system's */
+    c->to.addresses = c->to.next =
+        addresses; /* libuv returns the list of getaddrinfo, so freeaddrinfo frees it */
     c->state = CONN_CONNECTING;
     cw_loop_defer(c->loop, &c->defer);
 }
@@ -114,7 +114,7 @@ void cw_conn_try_addresses(struct cw_conn *c)
              addresses = 1;
     for (const struct addrinfo *a = c->to.next; a; a = a->ai_next)
         addresses++;
-    /* one that is silent leaves time for the others */
+    /* an address that does not answer leaves time for the others */
     cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0);
     c->fd = fd;
     if (cw_conn_watch_new(c, fd, &err) < 0)
@@ -123,7 +123,7 @@ void cw_conn_try_addresses(struct cw_conn *c)
         cw_watch_set(c->watch, 2);
 }
 
-/* This address does not answer, or refuses. */
+/* Closes the socket of an address that does not answer, or refuses. */
 static void connecting_leave_address(struct cw_conn *c)
 {
     c->watch = cw_watch_free(c->watch);

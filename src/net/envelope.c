@@ -1,11 +1,11 @@
-/* protobuf-c with an allocator that hands out pieces of a few blocks up to a limit: quick, bounded, and freed
- * at once. */
+/* Unpacks messages by protobuf-c with an allocator that takes its memory from a few large blocks, up to a
+ * limit. This is fast and bounded, and all memory of a message is freed together. */
 #include "net/envelope.h"
 
 #include <stdalign.h>
 #include <string.h>
 
-#define BLOCK_MIN ((size_t)2048) /* with its header: all of almost every message */
+#define BLOCK_MIN ((size_t)2048) /* bytes of the first block, with its header; most messages fit in it */
 
 struct cw_envelope_block {
     struct cw_envelope_block *next;
@@ -63,7 +63,7 @@ int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint
 
 void cw_envelope_clear(struct cw_envelope_memory *m)
 {
-    /* The first block is the last of the list. */
+    /* Keeps the first block, which is the last of the list, unless it is large. */
     while (m->blocks && (m->blocks->next || m->blocks->size > BLOCK_MIN))
         free(CW_POP(m->blocks));
     if (m->blocks)

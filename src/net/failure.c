@@ -1,4 +1,4 @@
-/* Failure messages: the facts of an error on their way to the other side. */
+/* Failure messages, which carry an error (struct cw_error) to the other side. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
 {
-    /* protobuf-c wants char *, and reads. */
+    /* protobuf-c's fields are char *, but packing only reads them. */
     *ret = (Cachew__Failure){CW_MESSAGE(failure),
                              .kind = (char *)(uintptr_t)cw_status_name(err->status),
                              .message = (char *)(uintptr_t)err->message,
@@ -33,7 +33,7 @@ bool cw_failure_is_final(const struct cw_error *err)
            strcmp(err->attribute, "tls") == 0;
 }
 
-#define REFUSALS 10
+#define REFUSALS 10 /* logged in REFUSALS_NS, at most */
 #define REFUSALS_NS UINT64_C(10000000000)
 
 bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid)
@@ -60,7 +60,7 @@ static int failure_status(const char *kind)
     return CW_E_SERVICE; /* a kind from a later version */
 }
 
-/* A peer writes no lines of its own into logs and terminals. */
+/* Escapes control characters, so that a peer can't write lines of its own into logs and terminals. */
 #define COPY(fact) cw_text_show(err->fact, sizeof(err->fact), f->fact)
 
 int cw_failure_error(const Cachew__Failure *f, struct cw_error *err)

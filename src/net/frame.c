@@ -11,18 +11,19 @@
 
 static const uint8_t magic[4] = {'C', 'W', 'F', '1'}, packed_magic[4] = {'C', 'W', 'F', '2'};
 
-/* The header as it is sent: all numbers are little-endian. */
+/* The header as it is sent; all numbers are little-endian. */
 struct header {
     uint8_t magic[4];
     uint32_t message;
-    uint64_t sizes; /* bytes of the payload; from bit 48 on frame_sizes_check */
+    uint64_t sizes; /* lower 48 bits: bytes of the payload; upper 16 bits: frame_sizes_check */
     uint64_t message_hash, payload_hash;
 };
 
 _Static_assert(sizeof(struct header) == CW_FRAME_HEADER, "the header of a frame has no gaps");
 
-/* Of the sizes, which are believed before what they are of has come: one that was changed on its way would be
- * waited for as long as anything comes. */
+/* Returns a check of 16 bits on the sizes. The receiver uses the sizes before message and payload have come,
+ * when their hashes can't be checked: with a size that was changed on its way it would wait for bytes that
+ * never come. */
 static uint64_t frame_sizes_check(uint32_t message, uint64_t payload)
 {
     const uint32_t sizes[3] = {htole32((uint32_t)payload), htole32((uint32_t)(payload >> 32)),
@@ -53,7 +54,7 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
         return 0;
     for (size_t i = 0; i < have; i++)
         (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
-    /* an alert, or the greeting of the side that connects */
+    /* a TLS record: an alert (0x15), or the handshake of a TLS client (0x16) */
     bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3;
     return cw_error_set(err, CW_E_SERVICE,
                         "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32",
@@ -75,11 +76,12 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
                              .packed = h.magic[3] == packed_magic[3]};
     if (le64toh(h.sizes) >> 48 != frame_sizes_check(ret->message, payload))
         return cw_error_set(err, CW_E_SERVICE,
-                            "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64
-                            ") were changed on their way",
+                            "the sizes in a frame's header (message: %" PRIu32 " bytes; payload: %" PRIu64
+                            " bytes) were changed on their way",
                             ret->message, payload);
     if (ret->packed && ret->payload == 0)
-        return cw_error_set(err, CW_E_SERVICE, "a compressed payload without a payload");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a frame says that its payload is compressed, but has no payload");
     if (ret->message > message_limit)
         return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu",
                             ret->message, message_limit);
@@ -87,7 +89,7 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
         return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes, expected at most %zu",
                             ret->payload, payload_limit);
     if (ret->payload == 0 && ret->payload_hash != 0)
-        return cw_error_set(err, CW_E_SERVICE, "the hash of a payload without a payload");
+        return cw_error_set(err, CW_E_SERVICE, "a frame has the hash of a payload, but no payload");
     return 0;
 }
 

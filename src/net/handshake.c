@@ -7,14 +7,14 @@
 #include "base/patience.h"
 #include "net/conn_impl.h"
 
-#define MAX_CAPABILITIES 63 /* of the owner's: with the connection's own there is a bit for each */
+#define MAX_CAPABILITIES 63 /* of the owner: with CW_PACK_CAPABILITY, 64 bits in cw_conn.common */
 
-/* ---- what we say of ourselves ---- */
+/* ---- our Hello ---- */
 
 void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16],
                    const char *host)
 {
-    /* protobuf-c wants char *, and reads. */
+    /* protobuf-c's fields are char *, but packing only reads them. */
     *ret = (Cachew__Hello){CW_MESSAGE(hello),
                            .role = role,
                            .name = (char *)(uintptr_t)name,
@@ -76,7 +76,7 @@ struct cw_conn_setup *cw_conn_setup_ref(struct cw_conn_setup *s)
     return s;
 }
 
-/* Nothing of a token stays in memory that is used for something else next. */
+/* Overwrites a token before its memory is freed. */
 static void token_wipe(char *token)
 {
     if (token)
@@ -124,11 +124,13 @@ static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
         h->version_min > h->version_max) {
         cw_error_attribute(err, "version", "", ""); /* a peer that gets this does not try again */
         return cw_error_set(
-            err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
+            err, CW_E_SERVICE,
+            "the peer speaks versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
             h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
     const char *token = c->setup->token;
-    /* It takes as long for any token of this length, whatever it has right. */
+    /* The comparison takes the same time for all tokens of the right length, so that timing reveals nothing.
+     */
     if (token && (strlen(h->token) != strlen(token) || CRYPTO_memcmp(h->token, token, strlen(token)) != 0))
         return cw_error_value(
             err, CW_E_SERVICE, "token", "", "",
@@ -157,8 +159,8 @@ static int shake_send_welcome(struct cw_conn *c, const Cachew__Envelope *m, stru
     return cw_conn_queue_message(c, &e, err);
 }
 
-/* The owner has a look at the peer. What it sends follows a Welcome, so that is queued before; nothing goes
- * until the owner has said yes. */
+/* Lets the owner accept or refuse the peer by its `open`. The owner's messages must follow Welcome, so
+ * Welcome is already queued; nothing is sent before `open` has accepted the peer. */
 static int shake_open(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
@@ -210,7 +212,8 @@ static int shake_connected(struct cw_conn *c, const Cachew__Envelope *m, struct 
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Welcome",
                             (int)m->of_case);
     if (m->welcome->version < CW_PROTOCOL_MIN || m->welcome->version > CW_PROTOCOL_MAX)
-        return cw_error_set(err, CW_E_SERVICE, "version %u of the protocol, expected one of %d to %d",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the peer chose version %u of the protocol, expected one of %d to %d",
                             m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
     c->common = hello_common_capabilities(c->setup->hello, m->welcome->capabilities,
                                           m->welcome->n_capabilities);

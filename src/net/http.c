@@ -1,5 +1,5 @@
-/* libmicrohttpd without threads: our loop watches its epoll descriptor. This file decides how long
- * connections may stay. */
+/* The HTTP server: libmicrohttpd without threads, whose epoll descriptor our loop watches. This file decides
+ * how long a connection may stay. */
 #include "net/http.h"
 
 #include <arpa/inet.h>
@@ -17,19 +17,17 @@
 #include "net/address.h"
 #include "net/socket.h"
 
-#define PLACES \
-    128 /* connections: a browser has six, Prometheus one; each costs a descriptor, and up to REQUEST_BYTES \
-         */
+/* Connections at a time: a browser makes six, Prometheus one. Each takes a descriptor, and up to
+ * REQUEST_BYTES. */
+#define PLACES 128
 #define REQUEST_BYTES ((size_t)16 << 10)
-#define MOST_NS \
-    CW_MAX( \
-        UINT64_C(10000000000), \
-        cw_patience_silence_ns()) /* for a request and its answer: Prometheus, too, gives up after 10 s */
-#define LEAST_NS \
-    UINT64_C(100000000) /* a connection keeps its place so long in any crowd: a peer that asks at once \
-                           has asked by then, from far away, too */
-/* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no
- * frames around it. */
+/* For a request and its answer: Prometheus, too, gives up after 10 s. */
+#define MOST_NS CW_MAX(UINT64_C(10000000000), cw_patience_silence_ns())
+/* A connection stays at least this long, even if all places are taken: a peer that sends its request at once
+ * has sent it by then, also from far away. */
+#define LEAST_NS UINT64_C(100000000)
+/* Content-Security-Policy: a page may load scripts, styles and images from this server only. Inline scripts
+ * and styles, and frames around the page, are not allowed. */
 #define PAGE_POLICY \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri " \
     "'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,15 +38,16 @@ struct cw_http {
     struct MHD_Daemon *daemon;
     struct cw_watch *watch;
     struct cw_timer *timer;
-    struct cw_link guests; /* the oldest first */
+    struct cw_link guests; /* connections, the oldest first */
     unsigned n_guests;
     char address[320];
-    bool loopback; /* it listens for this machine alone */
+    bool loopback; /* it listens on this machine only */
 };
 
 /* ---- how long connections stay ---- */
 
-/* A connection: one request and its answer, which have a deadline however much is said meanwhile. */
+/* A connection, for one request and its answer. Its deadline counts from its beginning, however fast it
+ * sends. */
 struct guest {
     struct cw_link link;
     struct cw_http *http;
@@ -58,7 +57,7 @@ struct guest {
 
 static void guest_forget(struct guest *g)
 {
-    if (cw_link_in(&g->link)) /* else it was sent off */
+    if (cw_link_in(&g->link)) /* else http_end_guests has ended it */
         g->http->n_guests--;
     cw_link_out(&g->link);
 }
@@ -85,9 +84,9 @@ static void guest_on_connection(void *arg, struct MHD_Connection *c, void **gues
 }
 
 /*
- * Ends those that are late and, with all places taken, the oldest. Returns after how long the next one is
- * due; 0: there are none. The end of the socket is an event for libmicrohttpd, which runs then, and closes
- * it.
+ * Ends late connections, and, if all places are taken, the oldest one. Returns the ns until the next
+ * connection is late; 0: there are no connections. A socket is only shut down here: that is an event for
+ * libmicrohttpd, which then closes it.
  */
 static uint64_t http_end_guests(struct cw_http *h)
 {
@@ -117,7 +116,8 @@ static void http_run(void *arg)
     unsigned n = http_connections(h);
     MHD_run(h->daemon);
     uint64_t due_ns = http_end_guests(h);
-    /* With all places taken it listens no more, and begins again only in the run after one became free. */
+    /* With all places taken, libmicrohttpd stops listening; it begins again only in the run after a place
+     * became free. */
     if (http_connections(h) < n || (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms == 0))
         cw_timer_start(h->timer, 0, 0);
     else if (due_ns)
@@ -134,12 +134,12 @@ static void http_on_event(void *arg, int events CW_UNUSED)
 /* ---- answering ---- */
 
 struct request {
-    bool cut; /* its path has a zero byte: what would be looked up is only what stands before */
+    bool cut; /* its path has a zero byte, so only the part before it would be looked up */
     char query[];
 };
 
-/* libmicrohttpd takes percent signs and the query apart; this sees them before. What it returns is *request
- * of the rest. */
+/* Keeps the query. libmicrohttpd calls this with the whole URI before it decodes percent signs and parses the
+ * query. The result is *request in later callbacks. */
 static void *request_keep_query(void *arg CW_UNUSED, const char *uri, struct MHD_Connection *c CW_UNUSED)
 {
     size_t path = strcspn(uri, "?");
@@ -159,7 +159,7 @@ static void request_forget(void *arg CW_UNUSED, struct MHD_Connection *c CW_UNUS
     *request = NULL;
 }
 
-/* Of every reply. */
+/* Headers of every reply. */
 static const char *const headers[][2] = {
     {MHD_HTTP_HEADER_CACHE_CONTROL, "no-store"},
     {MHD_HTTP_HEADER_CONNECTION, "close"}, /* the deadline is that of one request */
@@ -171,7 +171,7 @@ static const char *const headers[][2] = {
 
 static enum MHD_Result reply_send(struct MHD_Connection *c, struct cw_http_reply *reply)
 {
-    if (reply->body.failed) { /* half an answer is none */
+    if (reply->body.failed) { /* out of memory: the body is incomplete */
         cw_text_deinit(&reply->body);
         reply->status = MHD_HTTP_SERVICE_UNAVAILABLE;
     }
@@ -201,7 +201,7 @@ static bool host_is_local_name(const char *host)
     return strcasecmp(host, "localhost") == 0;
 }
 
-/* Whether it means this machine, for itself. */
+/* Returns whether a host is this machine's loopback name or address. */
 static bool host_is_loopback(const char *host)
 {
     return host_is_local_name(host) || strcmp(host, "::1") == 0 ||
@@ -209,9 +209,10 @@ static bool host_is_loopback(const char *host)
 }
 
 /*
- * What is for this machine alone is not for pages of others: their name may be made to mean 127.0.0.1 for the
- * browser that shows them, but it stands in Host still. A number can't be made to mean anything else, so that
- * those of tunnels do.
+ * Returns whether a request with this Host may be answered. If the server listens on this machine only, pages
+ * of other sites must not read it. Such a site can let its own name resolve to 127.0.0.1 (DNS rebinding), but
+ * the browser still sends that name in Host. An IP address can't be redefined, so it is allowed; tunnels use
+ * addresses.
  */
 static bool host_is_allowed(const struct cw_http *h, const char *host)
 {
@@ -243,11 +244,11 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *c, const ch
         reply.status = MHD_HTTP_BAD_REQUEST;
     } else if (r->cut) {
         reply.status = MHD_HTTP_BAD_REQUEST;
-        cw_text_add(&reply.body, "the path has %%00, which no name has\n");
+        cw_text_add(&reply.body, "the path has %%00, expected a path without zero bytes\n");
     } else if (!host_is_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         reply.status = MHD_HTTP_FORBIDDEN;
         cw_text_add(&reply.body,
-                    "this is for its own machine alone: expected localhost, or an address, as the host\n");
+                    "these pages are for this machine only: expected localhost or an IP address in Host\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
         h->handler(h->user, path, r->query, &reply);
     } else {
@@ -269,11 +270,12 @@ static int http_start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_er
                                  h, MHD_OPTION_NOTIFY_COMPLETED, request_forget, NULL, MHD_OPTION_END);
     if (!h->daemon) {
         close(fd);
-        return cw_error_set(err, CW_E_IO, "no HTTP server at %s", h->address);
+        return cw_error_set(err, CW_E_IO, "can't start an HTTP server at %s", h->address);
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
-        return cw_error_set(err, CW_E_IO, "no HTTP server at %s: libmicrohttpd has no epoll", h->address);
+        return cw_error_set(err, CW_E_IO, "can't start an HTTP server at %s: libmicrohttpd has no epoll",
+                            h->address);
     int r = cw_timer_new(l, http_run, h, &h->timer, err);
     if (r >= 0)
         r = cw_watch_new(l, info->epoll_fd, http_on_event, h, &h->watch, err);
@@ -324,7 +326,7 @@ struct cw_http *cw_http_free(struct cw_http *h)
     cw_watch_free(h->watch);
     cw_timer_free(h->timer);
     if (h->daemon)
-        MHD_stop_daemon(h->daemon); /* the socket too */
+        MHD_stop_daemon(h->daemon); /* also closes the listening socket */
     free(h);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* Which machine this is, as far as memory can be shared on it. */
+/* Identifies this machine: processes with equal identities can share memory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,8 @@ void cw_host_identity(char ret[80])
         snprintf(ret, 80, "%.36s-%" PRIu64, boot, (uint64_t)st.st_ino);
         return;
     }
-    /* Without /proc no other process is known to be on this machine: a random identity, which no other
-     * process has. */
+    /* Without /proc the machine can't be identified. A random identity makes sure that no other process seems
+     * to share it. */
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         random[0] = (uint64_t)getpid();

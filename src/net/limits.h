@@ -5,17 +5,18 @@
 #pragma once
 
 #define CW_MIB ((size_t)1 << 20)
-/* A pipeline's text, with its Python functions; and with what stands around it in Attach and Prepare. */
+/* Bytes of a pipeline's text, with its Python functions; and of a message that contains it (Attach, Prepare).
+ */
 #define CW_PIPELINE_BYTES (32 * CW_MIB)
 #define CW_CONTROL_BYTES (CW_PIPELINE_BYTES + CW_MIB)
-/* A message before the handshake is done. */
+/* Bytes of a message before the handshake is done. */
 #define CW_HANDSHAKE_BYTES (CW_MIB / 16)
-/* What a worker has queued for a client beside the batches that it asked for: answers to a bounded number of
- * requests, unless a client sends requests and never reads. */
+/* Bytes that a worker may queue for a client besides the requested batches. These are answers to a bounded
+ * number of requests, so the limit is only reached if a client sends requests and never reads. */
 #define CW_BESIDE_BATCHES_BYTES (64 * CW_MIB)
 
-/* Positions of an epoch whose end is not known, which a stream's end or a full `take` ends: a year of 30
- * million a second. */
+/* Positions of an epoch whose end is not known. The end of the data, or a `take` that has all its elements,
+ * ends the epoch long before: at 30 million positions per second, after a year. */
 #define CW_EPOCH_POSITIONS ((size_t)1 << 50)
 
 /* Initialisers of struct cw_conn_limits. */

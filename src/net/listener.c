@@ -1,6 +1,7 @@
 /*
- * Listening sockets. Connections that have not shaken hands yet, or asked for nothing since, are counted
- * here: a peer that opens thousands of them and sends nothing takes places of such connections only.
+ * Listening sockets. A listener keeps a list of connections that are "waiting": they have sent no request
+ * yet, or have not finished the handshake. Their number is limited separately, so that a peer which opens
+ * thousands of connections and sends nothing does not push out connections that are in use.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,12 +13,12 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-#define MAX_WAITING \
-    1024 /* and no more than a quarter of the descriptors; all together have three: files and memory need \
-            some too */
-#define MIN_WAITED_MS 250           /* a peer that is merely far away is not cut off */
-#define ACCEPT_TURN 64              /* before others have their turn */
-#define PAUSE_NS UINT64_C(50000000) /* without descriptors or places: others may end meanwhile */
+/* Waiting connections, at most; they also take at most a quarter of the process's descriptors. All
+ * connections of a listener take at most three quarters: files and shared memory need descriptors, too. */
+#define MAX_WAITING 1024
+#define MIN_WAITED_MS 250 /* before a waiting connection is closed for a newer one: the peer may be far */
+#define ACCEPT_TURN 64    /* connections accepted before others have their turn */
+#define PAUSE_NS UINT64_C(50000000) /* without free descriptors or room: the next try to accept */
 
 struct cw_listener {
     struct cw_loop *loop;
@@ -29,7 +30,7 @@ struct cw_listener {
     struct cw_timer *pause;
     struct cw_address at;
     char address[320];
-    struct cw_link waiting; /* connections that have asked for nothing yet, the oldest first */
+    struct cw_link waiting; /* connections that have sent no request yet, the oldest first */
     unsigned n_waiting;
 };
 
@@ -47,20 +48,20 @@ static void listener_on_pause_over(void *arg)
     cw_watch_set(l->watch, 1);
 }
 
-/* Whether there is a place for one more. */
+/* Makes room for another connection; may close the oldest waiting one. Returns whether there is room. */
 static bool listener_make_room(struct cw_listener *l)
 {
     struct cw_error err = {0};
     struct rlimit limit;
     rlim_t quarter = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? CW_MAX(limit.rlim_cur / 4, (rlim_t)1)
                                                            : MAX_WAITING;
-    bool full = l->setup->refs > 3 * quarter; /* each connection has one */
+    bool full = l->setup->refs > 3 * quarter; /* each connection of the listener has a reference to setup */
     if (!full && l->n_waiting < CW_MIN(quarter, (rlim_t)MAX_WAITING))
         return true;
     struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
     if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->at_ms.since < MIN_WAITED_MS)
         return false;
-    cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room",
+    cw_error_set(&err, CW_E_SERVICE, "%u connections have sent no request: the oldest is closed to make room",
                  l->n_waiting);
     cw_listener_forget(c);
     cw_conn_die(c, &err);
@@ -113,7 +114,7 @@ static void listener_on_connection(void *arg, int events CW_UNUSED)
         int fd = listener_make_room(l) ? cw_socket_accept(l->fd, &peer, &size) : -EMFILE;
         if (fd == -EAGAIN || fd == -EWOULDBLOCK)
             return;
-        if (fd < 0) { /* no descriptors, no memory: it would be readable all the time */
+        if (fd < 0) { /* no descriptors or no room: without a pause the loop would call this at once */
             cw_watch_set(l->watch, 0);
             cw_timer_start(l->pause, PAUSE_NS, 0);
             return;
@@ -166,7 +167,7 @@ const char *cw_listener_address(const struct cw_listener *l)
     return l->address;
 }
 
-/* The owner is not told of connections that go with their listener. */
+/* Of connections that end with their listener: their owner is not called. */
 static const struct cw_conn_ops no_ops;
 
 struct cw_listener *cw_listener_free(struct cw_listener *l)

@@ -1,6 +1,6 @@
 /*
- * The event loop: libuv's, with what Cachew needs of it under the project's names. One thread runs it and
- * owns everything on it; other threads reach it by a list under a mutex and one uv_async.
+ * The event loop, on top of libuv. One thread runs it and owns everything on it. Other threads reach it by a
+ * list of posts under a mutex, and one uv_async that wakes the loop.
  */
 #include "net/loop.h"
 
@@ -15,17 +15,17 @@
 struct cw_loop {
     uv_loop_t uv;
     uv_async_t wake;
-    uv_prepare_t prepare; /* before it waits: what was deferred */
-    uv_idle_t idle;       /* active while something is still deferred: then it does not wait */
+    uv_prepare_t prepare; /* runs deferred work before the loop waits */
+    uv_idle_t idle;       /* active while there is deferred work, so that the loop does not wait */
     uv_signal_t signals[2];
-    int n_signals; /* of these that were initialised */
+    int n_signals; /* initialised elements of `signals` */
     void (*on_signal)(void *arg, int signal);
     void *signal_arg;
     struct cw_defer *deferred, **deferred_end;
     _Atomic bool stop;
     pthread_mutex_t mutex;
     struct cw_post *posts, **posts_end; /* guarded by mutex */
-    struct cw_post *running;            /* posts whose turn it is; loop thread only */
+    struct cw_post *running;            /* taken from `posts`, about to be called; loop thread only */
     uint8_t scratch[CW_LOOP_SCRATCH];
 };
 
@@ -41,7 +41,8 @@ void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
     l->deferred_end = &d->next;
 }
 
-/* What was deferred until now; not what that defers again, lest nothing is received meanwhile. */
+/* Runs the work deferred until now. Work that it defers in turn runs in the next iteration, after receiving.
+ */
 static void loop_run_deferred(struct cw_loop *l)
 {
     struct cw_defer *due = CW_STEAL(l->deferred);
@@ -79,7 +80,7 @@ static void loop_run_posts(struct cw_loop *l)
         struct cw_post *p = CW_POP(l->running);
         void (*fn)(void *arg) = p->fn;
         void *arg = p->arg;
-        atomic_store(&p->posted, 0); /* from here on it may be posted again, and be gone */
+        atomic_store(&p->posted, 0); /* from here on, p may be posted again, or be freed */
         fn(arg);
     }
 }
@@ -97,8 +98,8 @@ void cw_loop_post(struct cw_loop *l, struct cw_post *post)
     if (atomic_exchange(&post->posted, 1))
         return;
     post->next = NULL;
-    /* Within the mutex also the waking: once it is released the loop's thread may call fn, which may end the
-     * loop. */
+    /* The loop is woken with the mutex held: once it is released, the loop's thread may call fn, which may
+     * free the loop. */
     CW_GUARD(&l->mutex);
     *l->posts_end = post;
     l->posts_end = &post->next;
@@ -177,7 +178,8 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
     for (int i = 0; i < l->n_signals; i++)
         handle_close(&l->signals[i]);
     uv_unref((uv_handle_t *)&l->wake);
-    for (bool more = true; more;) { /* what is closing, and what its end brings about */
+    for (bool more = true;
+         more;) { /* until all handles are closed, and no work is left that their closing causes */
         uv_run(&l->uv, UV_RUN_DEFAULT);
         loop_run_deferred(l);
         loop_run_posts(l);

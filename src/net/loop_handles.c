@@ -1,5 +1,5 @@
-/* Timers and watched descriptors of a loop. What is freed goes when libuv is done with it, in the loop's next
- * round. */
+/* Timers and watched descriptors of a loop. Freed ones stay in memory until libuv has closed them, in the
+ * loop's next iteration. */
 #include <stdlib.h>
 
 #include "net/loop_impl.h"
@@ -37,7 +37,7 @@ int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_
     return 0;
 }
 
-/* libuv counts milliseconds: never too early. */
+/* Returns the time in ms, which libuv counts in, rounded up so that a timer is never early. */
 static uint64_t timer_ms(uint64_t ns)
 {
     return ns / 1000000 + (ns % 1000000 != 0);
@@ -73,8 +73,8 @@ struct cw_watch {
 static void watch_on_poll(uv_poll_t *h, int status, int events)
 {
     struct cw_watch *w = h->data;
-    /* libuv gives up a descriptor that is in trouble: the function that watches it finds out what the trouble
-     * is by using it. */
+    /* On an error libuv stops watching the descriptor. fn is told that both events happened, and finds the
+     * error when it uses the descriptor. */
     if (status < 0)
         w->events = 0;
     w->fn(w->arg, status < 0 ? 3 : (events & UV_READABLE ? 1 : 0) | (events & UV_WRITABLE ? 2 : 0));

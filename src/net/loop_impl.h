@@ -4,8 +4,8 @@
 
 #include "net/loop.h"
 
-/* Work that is done once before the loop waits again, however often it is deferred: sending frames together,
- * ending connections. */
+/* Work that runs once before the loop waits again, however often it was deferred until then. Connections use
+ * it to send queued frames together, and to be freed. */
 struct cw_defer {
     struct cw_defer *next;
     void (*fn)(void *arg); /* may free the struct that contains this */
@@ -15,11 +15,11 @@ struct cw_defer {
 
 void cw_loop_defer(struct cw_loop *l, struct cw_defer *d);
 
-/* Memory that all receivers use in turn, so that idle connections need no buffers. 256 KiB are more than a
- * socket gives at a time by default. */
+/* A buffer that all receiving connections use in turn, so that idle connections need none. By default, a read
+ * from a socket returns less than 256 KiB. */
 #define CW_LOOP_SCRATCH ((size_t)256 << 10)
 uint8_t *cw_loop_scratch(struct cw_loop *l);
 
 uv_loop_t *cw_loop_uv(struct cw_loop *l);
-/* Returns the time at which this iteration began, updated after long work. */
+/* Returns the loop's clock in ms. It is read when an iteration begins, and again after long work. */
 uint64_t cw_loop_now_ms(struct cw_loop *l);

@@ -1,5 +1,5 @@
-/* The OpenSSL headers. With OpenSSL 1.1.1 (Debian 11), defines what Cachew uses of OpenSSL 3.0 and 1.1.1
- * lacks. */
+/* Includes the OpenSSL headers. With OpenSSL 1.1.1 (Debian 11), defines the names of OpenSSL 3.0 that Cachew
+ * uses and 1.1.1 lacks. */
 #pragma once
 #include <errno.h>
 
@@ -9,9 +9,9 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-/* CW_SSL_NO_ERRNO is the result of a call that failed with SSL_ERROR_SYSCALL, an empty error queue and errno
- * 0. 1.1.1 reports so that the peer closed its socket without a close_notify, which is an end of the stream
- * (0) as with 3.0. */
+/* CW_SSL_NO_ERRNO is our result for a call that failed with SSL_ERROR_SYSCALL, an empty error queue and errno
+ * 0. In 1.1.1 this means that the peer closed its socket without a close_notify; as with 3.0, that counts as
+ * the end of the stream (0). */
 #if OPENSSL_VERSION_NUMBER >= 0x30000000L
 #define CW_SSL_NO_ERRNO (-ECONNRESET)
 #else

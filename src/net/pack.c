@@ -1,4 +1,4 @@
-/* Blocks of zstd, made and read. */
+/* Makes and reads blocks of zstd. */
 #include "net/pack.h"
 
 #include <endian.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#define LEVEL 1 /* docs/adr/0013 has what others cost and give */
+#define LEVEL 1 /* zstd's; docs/adr/0013 compares levels */
 
 /* ---- packing ---- */
 
@@ -42,7 +42,7 @@ uint8_t *cw_packer_room(struct cw_packer *p)
 
 size_t cw_packer_block(struct cw_packer *p, const uint8_t *raw, size_t n, const uint8_t **ret)
 {
-    /* What would not become smaller has no room, and is stored. */
+    /* The compressed block must be smaller than n; otherwise zstd fails, and the raw bytes are stored. */
     size_t size = ZSTD_compressCCtx(p->context, p->block + CW_PACK_HEAD, n - 1, raw, n, LEVEL);
     uint32_t head = (uint32_t)size;
     if (ZSTD_isError(size)) {
@@ -97,8 +97,9 @@ int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool
     *ret = size & ~CW_PACK_STORED;
     if (*stored ? *ret == n : *ret > 0 && *ret < n)
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu of a payload, expected %s",
-                        *stored ? "" : " compressed", *ret, n, *stored ? "as many" : "fewer");
+    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu bytes of a payload, expected %s",
+                        *stored ? "n uncompressed" : " compressed", *ret, n,
+                        *stored ? "the same number" : "fewer");
 }
 
 int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *to, size_t n,
@@ -111,5 +112,6 @@ int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *
         return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes can't be read: %s", size,
                             ZSTD_getErrorName(got));
     return cw_error_set(err, CW_E_SERVICE,
-                        "a compressed block of %zu bytes has %zu of a payload, expected %zu", size, got, n);
+                        "a compressed block of %zu bytes has %zu bytes of a payload, expected %zu", size, got,
+                        n);
 }

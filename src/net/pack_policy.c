@@ -1,19 +1,20 @@
-/* Deciding whether compressing payloads pays, by what the link lets through. */
+/* Decides whether to compress payloads, from the rate at which the network takes them (pack.h). */
 #include "net/pack.h"
 
 #include "base/crash.h"
 
-#define WINDOW_BYTES ((uint64_t)4 << 20) /* of payloads, and */
-#define WINDOW_NS \
-    UINT64_C( \
-        50000000) /* of time with something to be sent: enough to tell a link from a pause of the peer's */
-#define BOTTLENECK 0.5 /* of that time the socket took nothing */
-#define WORTH 1.15     /* so much faster, or it is not worth the trouble of two CPUs */
+/* A window ends after this many bytes of payload, and this much time with frames in the queue: long enough to
+ * tell a slow network from a pause of the peer. */
+#define WINDOW_BYTES ((uint64_t)4 << 20)
+#define WINDOW_NS UINT64_C(50000000)
+#define BOTTLENECK 0.5 /* of that time the socket took nothing: then the network is the bottleneck */
+#define WORTH 1.15 /* compression must be faster by this factor, because it costs CPU time on both sides */
+/* The first and the longest pause after compression did not pay; each pause is twice the one before. */
 #define PATIENCE_FIRST_NS UINT64_C(1000000000)
 #define PATIENCE_MOST_NS UINT64_C(60000000000)
-#define LOOK_AGAIN_NS UINT64_C(10000000000) /* at the link's own speed: one window in so long */
+#define LOOK_AGAIN_NS UINT64_C(10000000000) /* how often a window is sent without compression, to compare */
 
-/* packed: bytes of payloads a second that get through compressed, or would. */
+/* Records a decision. packed: raw bytes per second that are sent with compression, measured or estimated. */
 static void policy_record(struct cw_pack_policy *p, uint64_t now_ns, bool on, double packed, const char *why)
 {
     p->told = (struct cw_tuned){
@@ -57,10 +58,11 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
     p->busy_ns = p->blocked_ns = p->raw = 0; /* a new window begins */
     if (p->on) {
         if (rate < WORTH * p->plain) {
-            policy_record(p, now_ns, false, rate, "compressed payloads get through no sooner");
+            policy_record(p, now_ns, false, rate,
+                          "compressed payloads did not arrive sooner than uncompressed ones");
             policy_give_up(p, now_ns);
         } else if (now_ns >= p->look_again_ns) {
-            p->on = false; /* for a window */
+            p->on = false; /* for one window */
         } else {
             p->patience_ns = 0;
         }
@@ -76,19 +78,19 @@ void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size
         p->on = packed < raw;
         return;
     }
-    /* ns of a byte */
+    /* all in ns per raw byte */
     double compressing = (double)took_ns / (double)raw,
            sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain;
     double packed_ns = CW_MAX(compressing, sending);
     if (packed_ns * WORTH > now) {
         policy_record(p, now_ns, false, 1e9 / packed_ns,
-                      "the link is the bottleneck, but a sample would get through no sooner compressed");
+                      "the network is the bottleneck, but a compressed sample would not arrive sooner");
         policy_give_up(p, now_ns);
         return;
     }
     p->on = true;
-    if (!(p->told.chosen > 0)) /* else it was off for a window */
+    if (!(p->told.chosen > 0)) /* else compression was off for one window only */
         policy_record(p, now_ns, true, 1e9 / packed_ns,
-                      "the link is the bottleneck, and payloads get through sooner compressed");
+                      "the network is the bottleneck, and compressed payloads arrive sooner");
     p->look_again_ns = now_ns + LOOK_AGAIN_NS;
 }

@@ -1,4 +1,4 @@
-/* The system calls behind connections and listeners. */
+/* The system calls of connections and listeners. */
 #include "net/socket.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #include "net/frame.h"
 
-/* As many as the system allows (net.core.somaxconn, 4,096 by default): workers and clients all come back at
- * once after a restart. */
+/* Connections that wait to be accepted. The system's limit is net.core.somaxconn, 4,096 by default. After a
+ * restart all workers and clients connect at once. */
 #define BACKLOG 4096
 
 static int socket_fail(int fd)
@@ -27,7 +27,7 @@ static int socket_fail(int fd)
 void cw_socket_no_delay(int fd)
 {
     const int on = 1;
-    /* of a Unix socket: refused, and not needed */
+    /* a Unix socket refuses the option, and does not need it */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
@@ -88,7 +88,7 @@ int cw_socket_peer_process(int fd)
 
 /* ---- listening ---- */
 
-/* Returns whether an earlier process left this file: no process listens there. */
+/* Returns whether no process listens at this socket file: an earlier process left it. */
 static bool socket_is_stale(const struct sockaddr_un *a)
 {
     struct stat st;
@@ -110,7 +110,7 @@ static int socket_listen_at(const struct sockaddr *a, socklen_t size)
         return -errno;
     if (a->sa_family == AF_UNIX)
         (void)fchmod(fd, 0600); /* before bind: the file is never open to others */
-    else                        /* a restart takes its port again at once */
+    else                        /* so that a restarted daemon gets its port at once */
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     return bind(fd, a, size) < 0 || listen(fd, BACKLOG) < 0 ? socket_fail(fd) : fd;
 }
@@ -194,7 +194,7 @@ static size_t socket_take_fds(struct msghdr *m, int *fds)
     size_t n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-            /* in all no more than `control` has room for */
+            /* in total no more than CW_FRAME_FDS: `control` has no room for more */
             size_t more = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
             memcpy(fds + n, CMSG_DATA(c), more * sizeof(int));
             n += more;

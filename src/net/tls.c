@@ -1,4 +1,5 @@
-/* OpenSSL on non-blocking sockets. Bytes go by our own send and recv: no SIGPIPE, no copy in between. */
+/* TLS by OpenSSL on non-blocking sockets. A BIO of our own calls send and recv: no SIGPIPE, and no copy
+ * between. */
 #include "net/tls.h"
 
 #include <arpa/inet.h>
@@ -15,13 +16,13 @@
 #include "base/thread.h"
 #include "net/openssl.h"
 
-#define RECORD \
-    ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
+/* Bytes of a TLS record, at most: small pieces are joined up to this size, and large ones are cut. */
+#define RECORD ((size_t)16 << 10)
 
 #define N_FILES 3
-#define LOOK_NS UINT64_C(1000000000) /* files are not looked at more often */
+#define LOOK_NS UINT64_C(1000000000) /* between two checks whether files have changed */
 
-/* What a file was when it was read. */
+/* Identifies the version of a file that was read. */
 struct stamp {
     struct timespec modified;
     ino_t inode;
@@ -36,7 +37,7 @@ struct cw_tls {
     pthread_mutex_t mutex;
     /* guarded by mutex: */
     SSL_CTX *context;
-    struct stamp stamps[N_FILES]; /* of what it was made from */
+    struct stamp stamps[N_FILES]; /* of the files from which the context was made */
     uint64_t looked_ns;
 };
 
@@ -97,7 +98,7 @@ static BIO_METHOD *bio_make_method(void)
 
 /* ---- files ---- */
 
-/* OpenSSL's first reason, which is the most telling one. */
+/* Returns the reason of OpenSSL's first error, which tells most. */
 static const char *tls_reason(void)
 {
     unsigned long code = ERR_peek_error();
@@ -116,7 +117,7 @@ static int tls_bad_file(const char *what, const char *file, struct cw_error *err
 static int tls_load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
 {
     if (!f->certificate != !f->key || (listening && !f->certificate))
-        return cw_error_set(err, CW_E_OPTION, "TLS needs a certificate and its key, both");
+        return cw_error_set(err, CW_E_OPTION, "TLS needs both a certificate and its key");
     if (f->certificate && SSL_CTX_use_certificate_chain_file(c, f->certificate) != 1)
         return tls_bad_file("certificate", f->certificate, err);
     if (f->key && SSL_CTX_use_PrivateKey_file(c, f->key, SSL_FILETYPE_PEM) != 1)
@@ -126,7 +127,7 @@ static int tls_load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, st
     if (!f->authority && !listening && SSL_CTX_set_default_verify_paths(c) != 1)
         return cw_error_set(err, CW_E_IO, "the system's certificate authorities can't be read: %s",
                             tls_reason());
-    if (f->authority && listening) { /* peers see whose certificates they may show */
+    if (f->authority && listening) { /* the handshake names these authorities to clients */
         STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(f->authority);
         if (!names)
             return tls_bad_file("authority", f->authority, err);
@@ -144,7 +145,7 @@ static int tls_make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_err
         SSL_CTX_free(c);
         return cw_error_nomem(err, 0, "TLS");
     }
-    /* A peer that ends without a word is noticed by frames that are not whole. */
+    /* A peer that ends without close_notify is no TLS error: conn_in.c notices incomplete frames. */
     SSL_CTX_set_options(c, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
@@ -177,8 +178,8 @@ static void tls_take_stamps(const struct cw_tls *t, struct stamp stamps[N_FILES]
         }
 }
 
-/* What connections that begin now use; the caller's. Files that do not fit together, as while they are being
- * replaced, are left until they do. */
+/* Returns the context for new connections, with a reference for the caller. Loads changed files; if they do
+ * not fit together, as while they are being replaced, the earlier context stays in use. */
 static SSL_CTX *tls_context_now(struct cw_tls *t)
 {
     struct stamp stamps[N_FILES];
@@ -244,7 +245,7 @@ struct cw_tls *cw_tls_unref(struct cw_tls *t)
 
 /* ---- streams ---- */
 
-/* Names are matched as RFC 6125 has it, addresses with those in the certificate. */
+/* Sets the name or address that the peer's certificate must have. Names are matched by RFC 6125. */
 static bool stream_expect_host(SSL *ssl, const char *host)
 {
     uint8_t address[16];
@@ -258,7 +259,7 @@ static int stream_init(struct cw_tls_stream *s, const char *host, struct cw_erro
 {
     SSL_CTX *context = tls_context_now(s->tls);
     s->ssl = SSL_new(context);
-    SSL_CTX_free(context); /* s->ssl has it */
+    SSL_CTX_free(context); /* s->ssl has its own reference */
     BIO *bio = BIO_new(s->tls->socket);
     if (!s->ssl || !bio) {
         BIO_free(bio);
@@ -282,7 +283,7 @@ int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_
                       struct cw_error *err)
 {
     if (t->listening != !host)
-        return cw_error_set(err, CW_E_BUG, "TLS that was made for %s",
+        return cw_error_set(err, CW_E_BUG, "this struct cw_tls was made for %s",
                             t->listening ? "listening" : "connecting");
     struct cw_tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
@@ -307,16 +308,16 @@ struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s)
     return NULL;
 }
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 static void stream_explain(struct cw_tls_stream *s)
 {
     long verified = SSL_get_verify_result(s->ssl);
     unsigned long code = ERR_peek_error();
     if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not for \"%s\"", s->host);
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the peer's certificate is not for \"%s\"", s->host);
     else if (verified != X509_V_OK)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not accepted: %s",
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the peer's certificate is not accepted: %s",
                      X509_verify_cert_error_string(verified));
     else if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", tls_reason());
@@ -331,7 +332,8 @@ const struct cw_error *cw_tls_why(const struct cw_tls_stream *s)
     return &s->why;
 }
 
-/* What a call of OpenSSL that did not do its work means; *other: it waits for the other direction. */
+/* Returns the result for a call of OpenSSL that failed: -EAGAIN, 0 at the end, or another -errno. *other: the
+ * call waits for the opposite of waits_for (a send for a readable socket, a receive for a writable one). */
 static ssize_t stream_outcome(struct cw_tls_stream *s, int r, int waits_for, bool *other)
 {
     int errnum = errno, error = SSL_get_error(s->ssl, r);
@@ -348,7 +350,7 @@ static ssize_t stream_outcome(struct cw_tls_stream *s, int r, int waits_for, boo
 
 /* ---- bytes ---- */
 
-/* Small pieces in one record. */
+/* Joins small pieces in `buffer`, so that they share a record. Returns its bytes. */
 static size_t stream_gather(const struct iovec *pieces, size_t n, size_t offset, uint8_t buffer[RECORD])
 {
     size_t have = 0;
@@ -371,8 +373,8 @@ ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t 
         const void *data = (const uint8_t *)pieces->iov_base + offset;
         size_t size = CW_MIN(pieces->iov_len - offset, RECORD);
         if (size < RECORD && n > 1) {
-            /* what is tried again after -EAGAIN begins with the same bytes, and is not shorter: OpenSSL wants
-             * that */
+            /* after -EAGAIN the call is repeated with the same bytes first, and no fewer, as OpenSSL requires
+             */
             size = stream_gather(pieces, n, offset, buffer);
             data = buffer;
         }

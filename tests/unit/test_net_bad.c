@@ -284,7 +284,7 @@ static void test_crowd(void **state)
     connect_to(cw_listener_address(l), &o, &ours);
     run_until(both_open);
     run_until(enough_refused);
-    assert_reason(&refusal, "makes room");
+    assert_reason(&refusal, "to make room");
     assert_int_equal(ours.closed, 0);
     for (int i = 0; i < N; i++)
         close(fds[i]);
@@ -348,7 +348,7 @@ static void test_bad_frames(void **state)
         "a payload of 5 bytes was changed",
         "a message of 100001 bytes, expected at most 100000",
         "a payload of 200001 bytes, expected at most 200000",
-        "without a payload",
+        "but no payload",
         "is not an Envelope",
         "",
         "",
@@ -356,7 +356,7 @@ static void test_bad_frames(void **state)
         "a second handshake",
         "is not expected",
         "is not expected",
-        "in a frame's header (65542 bytes, and 0) were changed",
+        "header (message: 65542 bytes; payload: 0 bytes) were changed",
     };
     Cachew__Query q = CACHEW__QUERY__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;
@@ -616,7 +616,7 @@ static void test_never_reads(void **state)
     assert_true(n >= 10);
     assert_int_equal(theirs.closed, 0);
     run_until(theirs_closed);
-    assert_reason(&theirs.why, "it does not take what it is sent");
+    assert_reason(&theirs.why, "the peer does not read what it is sent");
     assert_int_equal(theirs.released, n + 1);
     close(fd);
     cw_listener_free(l);
@@ -650,7 +650,7 @@ static void test_bad_descriptors(void **state)
 
     enum { TOO_MANY, IN_THE_MIDDLE, TWICE, WITH_PING, BEFORE_HANDSHAKE, N_CASES };
 
-    static const char *const reasons[] = {"more than 4 descriptors", "in the middle", "in the middle",
+    static const char *const reasons[] = {"more than 4 file descriptors", "in the middle", "in the middle",
                                           "that has none", "that has none"};
     Cachew__Query q = CACHEW__QUERY__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;

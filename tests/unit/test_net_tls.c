@@ -310,8 +310,8 @@ static void test_refusals(void **state)
     } cases[] = {
         {"127.0.0.1", "expired", NULL, NULL, ca, "certificate has expired", "certificate expired"},
         {"127.0.0.1", "future", NULL, NULL, ca, "not yet valid", "alert"},
-        {"127.0.0.1", "other", NULL, NULL, ca, "its certificate is not for \"127.0.0.1\"", "alert"},
-        {"localhost", "other", NULL, NULL, ca, "its certificate is not for \"localhost\"", "alert"},
+        {"127.0.0.1", "other", NULL, NULL, ca, "the peer's certificate is not for \"127.0.0.1\"", "alert"},
+        {"localhost", "other", NULL, NULL, ca, "the peer's certificate is not for \"localhost\"", "alert"},
         {"127.0.0.1", "foreign", NULL, NULL, ca, "unable to get local issuer certificate", "unknown ca"},
         {"127.0.0.1", "good", NULL, NULL, pem("stranger.crt"), "", "unknown ca"},
         {"127.0.0.1", "good", ca, NULL, ca, "certificate required", "peer did not return a certificate"},

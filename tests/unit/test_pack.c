@@ -359,13 +359,13 @@ static void test_nonsense_is_cut_off(void **state)
     assert_int_equal(cw_packer_new(&p, NULL), 0);
     refused_blocks(false, 100000, block, sizeof(block), "not agreed on");
     refused_blocks(true, MIB + 1, block, sizeof(block), "expected at most 1048576");
-    refused_blocks(true, 0, block, 0, "without a payload");
+    refused_blocks(true, 0, block, 0, "but has no payload");
     refused_blocks(true, 100000, block, sizeof(block), "can't be read");
-    refused_blocks(true, 100, block, sizeof(block), "for 100 of a payload, expected fewer");
+    refused_blocks(true, 100, block, sizeof(block), "for 100 bytes of a payload, expected fewer");
     memcpy(block, "\xff\xff\xff\xff", 4);
-    refused_blocks(true, 100, block, sizeof(block), "expected as many");
+    refused_blocks(true, 100, block, sizeof(block), "expected the same number");
     size_t n = cw_packer_block(p, zeros, 100000, &good);
-    refused_blocks(true, 100001, good, n, "has 100000 of a payload, expected 100001");
+    refused_blocks(true, 100001, good, n, "has 100000 bytes of a payload, expected 100001");
     refused_blocks(true, 99999, good, n, "can't be read"); /* it would write beyond what was announced */
     refused_blocks(true, 100000, good, n, "was changed on its way");
     cw_packer_free(p);

@@ -15,10 +15,10 @@
 #include "base/fd.h"
 #include "base/machine.h"
 
-/* A group that has used its part of a period stands still until the next one. 50 ms, so that a throttled
- * worker still answers. */
+/* Period of the limit, in us. A group that has used its part of a period stands still until the next period.
+ * With 50 ms, a throttled worker still answers in time. */
 #define PERIOD_US 50000
-#define LEAST_US 1000 /* the least quota that the kernel takes */
+#define LEAST_US 1000 /* the least quota per period that the kernel accepts */
 #define WHY_BYTES 600
 
 struct cw_cgroup {
@@ -26,7 +26,8 @@ struct cw_cgroup {
     int entry;
 };
 
-/* Finds where the groups of version 1's cpu controller, or (2) of version 2 are mounted. */
+/* Finds where groups are mounted: for version 1 those of the cpu controller, for version 2 all. Returns
+ * whether they are. */
 static bool cgroup_find_mount(int version, char mount[PATH_MAX])
 {
     bool found = false;
@@ -91,7 +92,7 @@ static int cgroup_limit(const struct cw_cgroup *c, int version, double cpus)
     return cgroup_write(c->path, "cpu.cfs_quota_us", text);
 }
 
-/* Finds the group that new ones are to be in: that of this process. */
+/* Finds the group below which new groups are made: that of this process. */
 static bool cgroup_find_parent(int version, char parent[2 * PATH_MAX])
 {
     char mount[PATH_MAX], own[PATH_MAX];
@@ -100,15 +101,14 @@ static bool cgroup_find_parent(int version, char parent[2 * PATH_MAX])
         return false;
     cgroup_find_own(version, own);
     snprintf(parent, 2 * PATH_MAX, "%s%s", mount, own);
-    if (stat(parent, &st) <
-        0) /* in a container the path may be that of the host: then the mount is this group */
+    if (stat(parent, &st) < 0) /* in a container the path may be the host's: then the mount is this group */
         snprintf(parent, 2 * PATH_MAX, "%s", mount);
     return true;
 }
 
-/* In version 2, a group that has processes itself (such as the parent here) may give CPU time to threaded
- * groups only; whole processes may be in such a group, too. Only at the very top, and where no process is in
- * the parent, a group needs no change of its type. */
+/* In version 2, a group that itself has processes, as the parent may have, can limit the CPU time of threaded
+ * child groups only. Whole processes may enter a threaded group, too. The type must not be changed if the
+ * parent is the root group or has no processes: then the new group's type is not "domain invalid". */
 int cw_cgroup_admit(const char *path)
 {
     char name[PATH_MAX + 64], type[64] = "";
@@ -131,13 +131,13 @@ static int cgroup_make(struct cw_cgroup *c, int version, const char *name, doubl
 {
     char parent[2 * PATH_MAX], procs[PATH_MAX + 64];
     if (!cgroup_find_parent(version, parent)) {
-        snprintf(why, WHY_BYTES, "is not mounted with it");
+        snprintf(why, WHY_BYTES, "has no mounted cpu controller");
         return -1;
     }
     if (version == 2 && cgroup_write(parent, "cgroup.subtree_control", "+cpu") < 0)
         return cgroup_failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
-                             : errno == EBUSY ? "has other processes and groups of its own beside them in"
-                                              : "can't give CPU time to groups in",
+                             : errno == EBUSY                   ? "can't limit groups beside the processes in"
+                                                                : "can't give CPU time to groups in",
                              parent, why);
     if (snprintf(c->path, sizeof(c->path), "%s/%s", parent, name) >= PATH_MAX) {
         errno = ENAMETOOLONG;
@@ -164,7 +164,7 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
         free(c);
         return cw_error_set(err, CW_E_OPTION,
                             "CPU time can't be limited here, by a control group %s: version 1 %.400s; "
-                            "version 2 %.400s; expected to be root, or a delegated group",
+                            "version 2 %.400s; expected to run as root, or in a delegated control group",
                             name, first, second);
     }
     *ret = c;
@@ -205,7 +205,7 @@ struct cw_cgroup *cw_cgroup_free(struct cw_cgroup *c)
     if (!c)
         return NULL;
     close(c->entry);
-    /* processes that the worker started may be there still: then the group stays until it is swept */
+    /* fails if processes that the worker started are still in the group: then it stays until it is swept */
     (void)rmdir(c->path);
     free(c);
     return NULL;

@@ -15,18 +15,22 @@
 
 #define RECONNECT_FIRST_NS UINT64_C(200000000)
 #define RECONNECT_LAST_NS UINT64_C(5000000000)
-/* A worker that ends younger than this, or before the dispatcher knew it, has not served: it failed. */
+/* A worker that ends at a younger age, or before it connected to the dispatcher, counts as failed. */
 #define AGE_NS UINT64_C(1000000000)
 /* After a failure, the next worker is started later: the wait doubles from the first value to the last. */
 #define RETRY_FIRST_NS UINT64_C(200000000)
 #define RETRY_LAST_NS UINT64_C(30000000000)
-/* After this many failures in a row, the dispatcher is sent the present number of units as the maximum. */
+/* After this many failures in a row, the dispatcher is told that the present number of units is the maximum.
+ */
 #define HOPELESS 3
-/* A worker that lost its dispatcher tries again each second: one that is not back within this hangs. */
+/* A worker that lost its dispatcher reconnects each second. One that is not back within this time counts as
+ * hung. */
 #define MISSING_NS UINT64_C(15000000000)
-/* A worker that never came hangs after this. One that is not let in ends by itself before that. */
+/* A worker that never connected counts as hung after this time. A worker that the dispatcher refuses ends
+ * earlier, by itself. */
 #define STARTING_NS UINT64_C(120000000000)
-/* A pool whose provisioner died is free once its connection is noticed to be dead, after 3 s. */
+/* How long a fleet tries while another provisioner has its pool. If that one died, the dispatcher notices
+ * after 3 s, and the pool is free. */
 #define TAKEN_NS UINT64_C(10000000000)
 #define AWAY_NS UINT64_C(60000000000) /* how often it is logged that the dispatcher can't be reached */
 #define LATE_NS UINT64_C(1000000000)  /* how often units are checked, while one is missing or ending */
@@ -35,13 +39,13 @@ struct unit {
     struct cw_link link;
     struct cw_fleet *fleet;
     char name[112];
-    void *handle; /* the provisioner's */
+    void *handle; /* the provisioner's handle of the unit */
     uint64_t started_ns;
-    /* since when the dispatcher has no connection with it; 0: it has, or that is not known */
+    /* since when the dispatcher has no connection with the unit; 0: it has one, or that is not known */
     uint64_t missing_ns;
-    uint64_t kill_ns; /* ending: when it is killed; 0: it was */
+    uint64_t kill_ns; /* of an ending unit: when to kill it; 0: it was killed */
     bool ending;
-    bool came; /* the dispatcher has had a connection with it */
+    bool came; /* the dispatcher has had a connection with the unit */
 };
 
 struct cw_fleet {
@@ -49,12 +53,12 @@ struct cw_fleet {
     struct cw_conn *conn; /* NULL: none */
     uint8_t incarnation[16];
     char prefix[80]; /* of the names of units; a number follows */
-    bool open;       /* the connection is */
+    bool open;       /* the connection is open */
     bool ending;
-    bool presence_known; /* the dispatcher names the units that are present; older ones do not */
+    bool presence_known; /* the dispatcher has sent Want.present on this connection; older versions do not */
     uint64_t open_ns;    /* when the connection was opened last; 0: never */
-    uint64_t away_ns;    /* when it was logged last that it can't be reached; 0: not since it was there */
-    uint64_t taken_ns;   /* since when it is refused, as another one has the pool; 0: it is not */
+    uint64_t away_ns;  /* last log line that the dispatcher can't be reached; 0: none since it was reached */
+    uint64_t taken_ns; /* since when another provisioner has the pool; 0: none has */
     struct cw_timer *reconnect, *settle;
     struct cw_link units;
     uint32_t wanted;
@@ -62,7 +66,7 @@ struct cw_fleet {
                                 maximum */
     uint64_t n_started, next_start_ns, failed_ns, backoff_ns;
     unsigned n_failures; /* in a row */
-    char why[300];       /* of the last one */
+    char why[300];       /* reason of the last failure */
     /* the last message Pool on this connection: */
     bool sent;
     uint32_t sent_units, sent_maximum;
@@ -89,7 +93,7 @@ static uint32_t fleet_n_units(const struct cw_fleet *f, bool all)
 
 /* ---- messages to the dispatcher ---- */
 
-/* Sends message Pool, if it is not as it was sent last. */
+/* Sends message Pool, if a field has changed since it was last sent. */
 static void fleet_send_pool(struct cw_fleet *f)
 {
     struct cw_error err = {0};
@@ -111,7 +115,7 @@ static void fleet_send_pool(struct cw_fleet *f)
     f->sent_units = units;
     f->sent_maximum = maximum;
     if (cw_conn_send(f->conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
-        fleet_log(f, true, "%s", err.message); /* the connection ends, and it is sent on the next one */
+        fleet_log(f, true, "%s", err.message); /* the connection ends; Pool is sent again on the next one */
 }
 
 /* ---- units ---- */
@@ -128,9 +132,9 @@ static void fleet_note_failure(struct cw_fleet *f, const char *why)
     f->next_start_ns = f->failed_ns + CW_MIN(wait, RETRY_LAST_NS);
     if (f->n_failures == HOPELESS)
         fleet_log(f, true,
-                  "%d workers in a row ended before they served, for the reasons above: the dispatcher is "
-                  "notified that the pool has no more workers, and they are tried at longer and longer "
-                  "intervals, until one serves",
+                  "%d workers in a row ended before they served, for the reasons above; the dispatcher is "
+                  "notified that the pool can't provide more workers, and new workers are started at longer "
+                  "and longer intervals until one of them serves",
                   HOPELESS);
 }
 
@@ -140,7 +144,7 @@ static void unit_on_ended(void *arg, const char *why)
     struct cw_fleet *f = u->fleet;
     bool young = cw_now_ns() - u->started_ns < AGE_NS || (f->presence_known && !u->came);
     if (!u->ending)
-        fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another one takes its place");
+        fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another worker replaces it");
     if (!u->ending && young)
         fleet_note_failure(f, why);
     cw_link_out(&u->link);
@@ -183,15 +187,15 @@ static void fleet_forgive(struct cw_fleet *f, uint64_t now)
     }
 }
 
-/* Returns how long a worker may be missing. */
+/* Returns after how many ns a missing worker counts as hung. */
 static uint64_t unit_may_miss_ns(const struct unit *u)
 {
     return u->came ? CW_MAX(MISSING_NS, cw_patience_silence_ns())
                    : CW_MAX(STARTING_NS, cw_patience_start_ns());
 }
 
-/* Kills a worker that hangs, or does not end. A worker hangs if the dispatcher has waited for it in vain as
- * long as it may miss, while this fleet was connected. Returns whether to check again soon. */
+/* Kills a worker that hangs, or does not end. A worker hangs if it was missing at the dispatcher for
+ * unit_may_miss_ns while this fleet was connected. Returns whether to check the unit again soon. */
 static bool unit_end_late(struct unit *u, uint64_t now)
 {
     struct cw_fleet *f = u->fleet;
@@ -201,17 +205,18 @@ static bool unit_end_late(struct unit *u, uint64_t now)
     if (hung)
         fleet_log(f, true,
                   "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another "
-                  "one takes its place",
+                  "worker replaces it",
                   u->name, (unsigned long long)(unit_may_miss_ns(u) / 1000000000));
     if (slow)
-        fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name,
+        fleet_log(f, true, "worker %s has not ended %llu s after it was told to; it is killed", u->name,
                   (unsigned long long)(f->o.drain_ns / 1000000000));
     if (hung || slow)
         unit_end(u, true);
     return u->ending ? u->kill_ns != 0 : u->missing_ns != 0;
 }
 
-/* Makes the units as many as are wanted. */
+/* Starts units until there are as many as wanted, and kills units that hang. Called after each change, and by
+ * a timer while a unit is late. */
 static void fleet_settle(void *arg)
 {
     struct cw_fleet *f = arg;
@@ -231,7 +236,7 @@ static void fleet_settle(void *arg)
         if (unit_start(f, &err) < 0) {
             fleet_log(f, true, "%s", err.message);
             fleet_note_failure(f, err.message);
-        } else if (f->n_failures) { /* one by one, until one serves */
+        } else if (f->n_failures) { /* after failures, one unit at a time until one serves */
             f->next_start_ns = now + AGE_NS;
         }
     }
@@ -250,7 +255,8 @@ static struct unit *fleet_find(struct cw_fleet *f, const char *name)
     return NULL;
 }
 
-/* The dispatcher names all workers that it has connections with: the others are missing. */
+/* Handles the list of all workers of the pool that are connected to the dispatcher: other units are missing.
+ */
 static void fleet_on_present(struct cw_fleet *f, const Cachew__Present *m)
 {
     uint64_t now = cw_now_ns();
@@ -298,7 +304,7 @@ static int fleet_on_open(void *user, struct cw_conn *c, const Cachew__Envelope *
 {
     struct cw_fleet *f = user;
     if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+        return cw_error_set(err, CW_E_SERVICE, "%s is not a dispatcher", cw_conn_peer(c));
     f->open = true;
     f->open_ns = cw_now_ns();
     f->away_ns = 0;
@@ -313,8 +319,8 @@ static void fleet_connect_later(struct cw_fleet *f)
     f->backoff_ns = CW_MIN(2 * f->backoff_ns, RECONNECT_LAST_NS);
 }
 
-/* Returns whether the dispatcher refuses this fleet for good: the reason stays until a person changes it. A
- * fleet that was accepted before waits for that. */
+/* Returns whether trying again is of no use: the reason stays until a person changes it. A fleet that was
+ * accepted before goes on trying, unless another provisioner has its pool for TAKEN_NS. */
 static bool fleet_is_refused(struct cw_fleet *f, const struct cw_error *why)
 {
     uint64_t now = cw_now_ns();
@@ -322,7 +328,7 @@ static bool fleet_is_refused(struct cw_fleet *f, const struct cw_error *why)
         return cw_failure_is_final(why) && !f->open_ns;
     if (!f->taken_ns)
         f->taken_ns = now;
-    f->backoff_ns = RECONNECT_FIRST_NS; /* it may be free any moment */
+    f->backoff_ns = RECONNECT_FIRST_NS; /* the pool may become free at any moment */
     return now - f->taken_ns >= TAKEN_NS;
 }
 
@@ -338,9 +344,9 @@ static void fleet_log_away(struct cw_fleet *f, const char *why)
 static void fleet_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_fleet *f = user;
-    const char *reason = why->status ? why->message : "it closed the connection";
+    const char *reason = why->status ? why->message : "the dispatcher closed the connection";
     if (f->open && !f->ending)
-        fleet_log(f, false, "the dispatcher's connection ended: %s", reason);
+        fleet_log(f, false, "the connection to the dispatcher ended: %s", reason);
     if (!f->open && !f->ending)
         fleet_log_away(f, reason);
     f->conn = NULL;

@@ -1,7 +1,8 @@
 /*
- * Keeps as many workers as the dispatcher wants: queries it, starts and ends units of a provisioner, replaces
- * those that die or hang, and reports what became of them. While the dispatcher is away everything stays as
- * it is. The loop's thread only; called by `cachew provision` and `cachew up`.
+ * A fleet keeps as many workers as the dispatcher wants. It connects to the dispatcher, starts and ends units
+ * of a provisioner (one worker each), replaces units that die or hang, and reports failures to the
+ * dispatcher. While the dispatcher can't be reached, no unit is started or ended. Loop thread only; used by
+ * `cachew provision` and `cachew up`.
  */
 #pragma once
 #include <stdbool.h>
@@ -17,26 +18,26 @@ struct cw_fleet_options {
     struct cw_loop *loop;
     struct cw_provisioner *provisioner;
     const char *dispatcher; /* HOST:PORT, [IPV6]:PORT or unix:PATH */
-    /* its name; units are called POOL-RANDOM-1 ...: units of an earlier provisioner may still be there, and
-     * this one does not end them */
+    /* name of the pool. Units are named POOL-RANDOM-1 and so on; the random part keeps them apart from units
+     * of an earlier provisioner, which may still run and which this fleet does not end */
     const char *pool;
-    uint32_t minimum, maximum; /* never more than the maximum, with units that are ending */
-    uint64_t drain_ns;         /* a unit that does not end within this is killed */
+    uint32_t minimum, maximum; /* number of units; the maximum includes units that are ending */
+    uint64_t drain_ns;         /* a unit that has not ended this long after it was told to is killed */
     double price_per_h, cpu_share;
     const char *token;  /* NULL: none */
-    struct cw_tls *tls; /* NULL: plain; stays the caller's */
+    struct cw_tls *tls; /* NULL: no TLS; stays the caller's */
     void (*log)(void *arg, bool warning, const char *text);
-    /* The dispatcher refuses the fleet for good: another one has the pool, or the token is wrong. The fleet
-     * may be ended from within. NULL: it goes on trying. */
+    /* Called when the dispatcher refuses the fleet and trying again is of no use: another provisioner has the
+     * pool, or the token is wrong. The callback may end the fleet. NULL: the fleet goes on trying. */
     void (*refused)(void *arg, const struct cw_error *why);
     void *log_arg; /* of log and refused */
 };
 
-/* Starts no unit before a dispatcher has accepted the fleet. Everything in o stays the caller's but the
- * provisioner, which is freed with the fleet. */
+/* Makes a fleet, which starts no unit before a dispatcher has accepted it. The fleet owns the provisioner and
+ * frees it at its end; all else in o stays the caller's. */
 int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct cw_error *err) _must_check_;
-/* Ends all units, and sends nothing more; empty(arg) is called once there are none. now: without letting them
- * finish. May be called again, with now. */
+/* Ends all units, and closes the connection. empty(arg) is called once no unit is left. now: kills the units
+ * instead of letting them finish. May be called a second time, with now. */
 void cw_fleet_end(struct cw_fleet *f, bool now, void (*empty)(void *arg), void *arg);
-/* Once it is empty, or never had a unit. Returns NULL. */
+/* Frees a fleet without units: after `empty`, or if it never had any. Returns NULL. */
 struct cw_fleet *cw_fleet_free(struct cw_fleet *f);

@@ -1,5 +1,5 @@
-/* The provisioner of local processes: each worker is a child of this process, in a control group of its own
- * where its CPU time is limited. The loop's thread only; called by fleet.c through its table. */
+/* The provisioner of local processes. Each worker is a child of this process; if its CPU time is limited, it
+ * is in its own control group. Loop thread only; called by fleet.c through its table. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,9 +20,9 @@
 #define GROUP "cachew"
 
 struct local {
-    struct cw_provisioner base; /* first */
+    struct cw_provisioner base; /* must be the first member */
     struct cw_loop *loop;
-    const char **argv; /* with room for name, pool and the end */
+    const char **argv; /* n arguments, and room for --name, --pool, their values and NULL */
     size_t n;
     char *pool;
     double cpu_share;
@@ -37,12 +37,13 @@ struct process {
     struct cw_cgroup *cgroup;
 };
 
-/* Runs the worker in the child, with no input. Calls only what may be called between fork and exec. */
+/* Runs the worker in the child process, without input. Calls only functions that are allowed between fork and
+ * exec. */
 static void process_exec(const struct process *x, const char *const *argv, pid_t parent)
 {
     cw_child_begin(parent);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    /* its output is dropped: the dispatcher notices that it serves */
+    /* its stdout is dropped: nobody needs its ready line, as the dispatcher notices when the worker serves */
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
         _exit(1);
     if (x->cgroup && write(cw_cgroup_entry(x->cgroup), "0", 1) != 1)
@@ -71,7 +72,7 @@ static void process_on_exit(void *arg, int events CW_UNUSED)
     if (waitpid(x->pid, &status, WNOHANG) != x->pid)
         return;
     if (WIFSIGNALED(status))
-        snprintf(why, sizeof(why), "process %d was ended by signal %d (%s)", (int)x->pid, WTERMSIG(status),
+        snprintf(why, sizeof(why), "process %d was killed by signal %d (%s)", (int)x->pid, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     else
         snprintf(why, sizeof(why), "process %d ended with %d", (int)x->pid, WEXITSTATUS(status));
@@ -128,14 +129,14 @@ static int local_start(struct cw_provisioner *p, const char *name, void *unit, v
 static void local_end(struct cw_provisioner *p CW_UNUSED, void *unit, bool now)
 {
     const struct process *x = unit;
-    kill(x->pid, now ? SIGKILL : SIGTERM); /* it was not waited for: the id is its own still */
+    kill(x->pid, now ? SIGKILL : SIGTERM); /* it was not waited for, so no other process has its id */
 }
 
 static void local_free(struct cw_provisioner *p)
 {
     struct local *l = (struct local *)p;
     if (l->cpu_share > 0)
-        /* killed workers left some, and so did their processes that ended later */
+        /* groups that could not be removed when their worker ended, because they still had processes */
         cw_cgroup_sweep(GROUP);
     free(l->argv);
     free(l->pool);

@@ -1,11 +1,11 @@
 /*
- * A provisioner makes workers: local processes here (local.c), a cluster's scheduler elsewhere. Each kind is
- * a table of three functions over units; a unit is one worker, known by the name in its Hello. Nothing waits:
- * `ended` is called when a unit is gone. How many there are is decided by the fleet (fleet.h), which owns the
- * provisioner.
+ * A provisioner starts and ends workers: as local processes (local.c), or by a cluster's scheduler. Each kind
+ * of provisioner is a table of three functions on units. A unit is one worker, identified by the name in its
+ * Hello. No function waits: `ended` is called later, when a unit is gone. The fleet (fleet.h) owns the
+ * provisioner, and decides how many units there are.
  *
- * Kubernetes would make a pod per unit and delete it, Slurm a job per unit and cancel it; `ended` then comes
- * from a watch, or from queries now and then.
+ * A provisioner for Kubernetes would create and delete a pod per unit; one for Slurm would start and cancel a
+ * job per unit. They would call `ended` from a watch, or from regular queries.
  */
 #pragma once
 #include <stdbool.h>
@@ -15,20 +15,20 @@
 struct cw_provisioner;
 
 struct cw_provisioner_ops {
-    /* Begins to make a unit. *ret is its handle, which stays the provisioner's until `ended`. Copies `name`.
-     */
+    /* Begins to start a unit. *ret is its handle, owned by the provisioner and valid until `ended`. `name` is
+     * copied. */
     int (*start)(struct cw_provisioner *p, const char *name, void *unit_of_fleet, void **ret,
                  struct cw_error *err);
-    /* Ends a unit; now: without letting it finish what it has. `ended` follows. */
+    /* Ends a unit; now: kills it instead of letting it finish its work. `ended` is called later. */
     void (*end)(struct cw_provisioner *p, void *unit, bool now);
-    /* After all units have ended. */
+    /* Frees the provisioner. All units must have ended. */
     void (*free)(struct cw_provisioner *p);
 };
 
 struct cw_provisioner {
     const struct cw_provisioner_ops *ops;
-    /* Set by the fleet. The unit that start was called with is gone; `why` is for people. Called from the
-     * loop, never within start or end. */
+    /* Set by the fleet, called by the provisioner when a unit is gone. unit_of_fleet: as passed to start;
+     * why: the reason as text. Called from the loop, never from within start or end. */
     void (*ended)(void *unit_of_fleet, const char *why);
 };
 
@@ -38,14 +38,15 @@ struct cw_loop;
 
 struct cw_local_options {
     struct cw_loop *loop;
-    /* of a worker: "cachew", "worker", ...; --name and --pool are added. Copied, but for the texts */
+    /* command line of a worker: "cachew", "worker", ...; --name and --pool are added. The array is copied,
+     * its texts are not */
     const char *const *argv;
     size_t n;
     const char *pool;
-    double cpu_share; /* CPUs that each may use, by a control group of its own; 0: not limited */
+    double cpu_share; /* CPUs that each worker may use, limited by its own control group; 0: not limited */
 };
 
-/* Units are processes of this program, children of this one; they get a signal to end when it ends, for
- * whatever reason. CW_E_OPTION: their CPU time can't be limited here. */
+/* Makes a provisioner whose units are child processes that run this program. When this process ends, for
+ * whatever reason, they get a signal to end. CW_E_OPTION: CPU time can't be limited here. */
 int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret,
                  struct cw_error *err) _must_check_;

@@ -1,5 +1,5 @@
-// The page as a whole: what the service is, its jobs, workers and provisioners. Which job is looked at stands
-// in the address, so that it can be kept and sent.
+// The page as a whole: facts about the service, its jobs, workers and provisioners. The address of the page
+// names the selected job, so that a user can bookmark or send it.
 
 import { JobView } from "./job.js";
 import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, set, showPart,
@@ -9,12 +9,14 @@ import { Table } from "./table.js";
 
 const OVER = new Set(["done", "cancelled", "failed"]);
 
-/** Those that are not over first, then by name: rows stay where they are. */
+/** Jobs that are not over first, then by name. The order does not depend on changing values, so rows stay in
+ * place. */
 function byState(a, b) {
   return OVER.has(a.state) - OVER.has(b.state) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 }
 
-/** What needs a look first, then by age. */
+/** Workers that can't serve a stream first, then draining, ready and gone ones; among equal ones the oldest
+ * first. */
 function byTrouble(a, b) {
   const rank = (w) => (w.unfit.length > 0 ? 0 : w.state === "draining" ? 1 : w.state === "ready" ? 2 : 3);
   return rank(a) - rank(b) || a.id - b.id;
@@ -23,14 +25,14 @@ function byTrouble(a, b) {
 // ---- which job ----
 
 const PREFIX = "#job=";
-let chosen = null; // by the page, where the address names none
+let chosen = null; // name of the job that the page selected, while the address names none
 
 function named() {
   if (!location.hash.startsWith(PREFIX)) return null;
   try {
     return decodeURIComponent(location.hash.slice(PREFIX.length));
   } catch {
-    return null; // no such address was ever made here
+    return null; // badly encoded: this page did not make the address
   }
 }
 
@@ -44,14 +46,14 @@ function choose(jobs) {
 
 // ---- columns ----
 
-let shown = null; // the job that is looked at
+let shown = null; // name of the selected job
 
 function showName(cell, job) {
   if (!cell.firstChild) cell.append(element("a"));
   const link = cell.firstChild;
   set(link, "href", PREFIX + encodeURIComponent(job.name));
   set(link, "aria-current", job.name === shown ? "true" : null);
-  set(link, "title", job.name); // a long one is cut short
+  set(link, "title", job.name); // the cell may cut a long name short
   say(link, job.name);
 }
 
@@ -103,14 +105,14 @@ const WORKER_COLUMNS = [
 const CACHE_COLUMNS = [
   { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
   { title: "Name", show: (cell, w) => say(cell, w.name) },
-  { title: "In its directory", numeric: true,
+  { title: "Size of its directory", numeric: true,
     show: (cell, w) => showPart(cell, w.cache_used / w.cache_quota,
     `${bytes(w.cache_used)} of ${bytes(w.cache_quota)}`) },
   { title: "Found, last 1 s", numeric: true,
     show: (cell, w) => showPart(cell, w.cache_part, percent(w.cache_part)) },
-  { title: "Found, in all", numeric: true, show: (cell, w) => say(cell, percent(found(w))) },
+  { title: "Found, in total", numeric: true, show: (cell, w) => say(cell, percent(found(w))) },
   { title: "Reads/s", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits_per_s)) },
-  { title: "Read in all", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
+  { title: "Read in total", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
   { title: "No room for", numeric: true, show: (cell, w) => say(cell, number(w.cache_refused)) },
   { title: "Too slow for", numeric: true, show: (cell, w) => say(cell, number(w.cache_skipped)) },
   { title: "Late", numeric: true, show: (cell, w) => say(cell, number(w.cache_late)) },
@@ -119,11 +121,11 @@ const CACHE_COLUMNS = [
 
 const POOL_COLUMNS = [
   { title: "Pool", show: (cell, p) => say(cell, p.name) },
-  { title: "There", numeric: true, show: (cell, p) => say(cell, number(p.workers)) },
+  { title: "Running", numeric: true, show: (cell, p) => say(cell, number(p.workers)) },
   { title: "Wanted", numeric: true, show: (cell, p) => say(cell, number(p.wanted)) },
   { title: "At most", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
   { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, number(p.price_per_h)) },
-  { title: "Start takes", numeric: true,
+  { title: "Time to start", numeric: true,
     show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
   { title: "Why there are fewer", show: (cell, p) => say(cell, p.why ?? "") },
 ];
@@ -174,10 +176,10 @@ const tables = {
     none: "There are no workers." }),
   caches: new Table(byId("caches"),
     { caption: "Caches of workers", columns: CACHE_COLUMNS, key: (w) => w.id,
-    text: (w) => `${w.id} ${w.name}`, none: "There are none." }),
+    text: (w) => `${w.id} ${w.name}`, none: "No worker has a cache." }),
   pools: new Table(byId("pools"),
     { caption: "Provisioners", columns: POOL_COLUMNS, key: (p) => p.name, text: (p) => p.name,
-    none: "There are none." }),
+    none: "There are no provisioners." }),
 };
 const view = new JobView();
 

@@ -4,14 +4,16 @@
 
 import { set, shape } from "./page.js";
 
-const SPANS_S = [60, 120, 300, 600]; // of time that is shown
+const SPANS_S = [60, 120, 300, 600]; // lengths of the time axis, in seconds
 const LEFT = 58, RIGHT = 14, TITLE = 26, BODY = 84, GAP = 10, AXIS = 22, LANE = 22, LANES = 3, MARK = 9;
-// The scale of the demand ends at this multiple of the highest delivered rate: more would flatten the rest.
+// The scale of the demand ends at this multiple of the highest delivered rate at most: a longer scale would
+// flatten the other values.
 const TIMES = 4;
-// It ends at this quantile of the demand, too: the first steps of a client are often short.
+// The scale also ends at this quantile of the demand at most: the first steps of a client are often short,
+// which makes the demand look high.
 const MOST = 0.9;
 
-/** A round number not below this one. */
+/** The least round number that is not less than the value. */
 function roundUp(value) {
   const unit = 10 ** Math.floor(Math.log10(value));
   return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((x) => x * unit).find((x) => x >= value * (1 - 1e-9));
@@ -21,12 +23,13 @@ function largest(columns) {
   return Math.max(0, ...columns.flatMap((column) => column.filter((v) => v !== null)));
 }
 
-/** As short as it can be: half of a round number has few digits. */
+/** Prints the value at a grid line. It needs no more than three digits, as it is a round number or half of
+ * one. */
 function tick(value) {
   return Number(value.toPrecision(3)).toLocaleString("en");
 }
 
-/** Not below so large a part of the values. */
+/** The least value that is not exceeded by this part (0 to 1) of the values; 0 if there are none. */
 function quantile(column, part) {
   const values = column.filter((v) => v !== null).sort((a, b) => a - b);
   return values[Math.ceil(part * values.length) - 1] ?? 0;
@@ -40,7 +43,8 @@ const tops = {
   part: () => 1,
   count: (h) => {
     const most = Math.max(largest([h.workers, h.wanted]), 1);
-    return most <= 10 ? 2 * Math.ceil(most / 2) : roundUp(most); // so that half of it is a number of workers
+    // up to 10 an even number, so that the grid line in the middle is a whole number
+    return most <= 10 ? 2 * Math.ceil(most / 2) : roundUp(most);
   },
 };
 
@@ -48,11 +52,11 @@ const tops = {
 // has values.
 export const PLOTS = [
   { title: "Batches per second", top: tops.rate, scale: tick,
-    lines: [{ key: "rate", name: "handed out", style: "main" },
+    lines: [{ key: "rate", name: "delivered", style: "main" },
     { key: "demand", name: "demanded", style: "other" }] },
   { title: "Part of the time that ranks waited", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
     lines: [{ key: "waited", name: "on average", style: "main" },
-      { key: "waited_most", name: "the one that waited most", style: "other" }] },
+      { key: "waited_most", name: "the rank that waited most", style: "other" }] },
   { title: "Part of the elements read from caches", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
     where: "cached", lines: [{ key: "cached", name: "read", style: "main" }] },
   { title: "Workers", top: tops.count, scale: tick, steps: true,
@@ -71,7 +75,7 @@ export function sample(style) {
 }
 
 export class TimeLine {
-  /** pointed(t): the time of a point that somebody clicked at. */
+  /** pointed(t): called with the time at which the user clicked. */
   constructor(box, pointed) {
     this.svg = shape("svg", { class: "timeline", role: "img", "aria-label": "" });
     this.box = box;
@@ -92,8 +96,8 @@ export class TimeLine {
     return LEFT + ((t - this.begin) / this.span) * (this.width - LEFT - RIGHT);
   }
 
-  /** history as the dispatcher has it; marks: [{t, kind, number}] by time; moment: the time to point at;
-   * label: all of it in a sentence. */
+  /** Draws the time line. history: from the dispatcher; marks: [{t, kind, number}] in order of time; moment:
+   * the time to mark; label: the description for screen readers. */
   draw(history, marks, moment, label) {
     this.last = [history, marks, moment, label];
     const end = history.uptime_s, age = end - (history.t[0] ?? end);
@@ -117,7 +121,7 @@ export class TimeLine {
     );
   }
 
-  /** Marks that are close together stand in lanes above each other. */
+  /** Returns the lane of each mark: marks that are close together are drawn in lanes above each other. */
   lanes(marks) {
     const ends = Array(LANES).fill(-Infinity);
     return marks.map((m) => {

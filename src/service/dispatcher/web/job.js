@@ -1,5 +1,5 @@
-// The job that is looked at: its time line, what was decided and lost, what its ranks waited, where its
-// computing time went.
+// The section of the selected job: its time line, the policy's decisions and lost connections, how long its
+// ranks waited, and its computing time by operator.
 
 import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
 import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, seconds, set, showPart,
@@ -15,7 +15,7 @@ const RANK_COLUMNS = [
   { title: "State", show: (cell, r) => showState(cell, rankState(r)) },
   { title: "Waited, last 2 s", numeric: true,
     show: (cell, r) => showPart(cell, r.waited, percent(r.waited)) },
-  { title: "Waited, in all", numeric: true,
+  { title: "Waited, in total", numeric: true,
     show: (cell, r) => say(cell, r.wait_s < 60 ? seconds(r.wait_s) : duration(r.wait_s)) },
   { title: "Step", numeric: true, show: (cell, r) => say(cell, seconds(r.step_s)) },
   { title: "Batches", numeric: true, show: (cell, r) => say(cell, number(r.batches)) },
@@ -24,8 +24,8 @@ const RANK_COLUMNS = [
 
 const OPERATOR_COLUMNS = [
   { title: "Operator", show: (cell, o) => say(cell, o.name) },
-  { title: "Part", numeric: true, show: (cell, o) => showPart(cell, o.part, percent(o.part)) },
-  { title: "Time of threads", numeric: true, show: (cell, o) => say(cell, seconds(o.compute_s)) },
+  { title: "Part of the time", numeric: true, show: (cell, o) => showPart(cell, o.part, percent(o.part)) },
+  { title: "Thread time", numeric: true, show: (cell, o) => say(cell, seconds(o.compute_s)) },
   { title: "Elements", numeric: true, show: (cell, o) => say(cell, number(o.elements)) },
   { title: "Per element", numeric: true,
     show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
@@ -35,13 +35,14 @@ const CACHE_POINT_COLUMNS = [
   { title: "Cached after", show: (cell, m) => say(cell, m.name) },
   { title: "State", show: (cell, m) =>
     showState(cell, !m.in_use ? "not used" : m.unread ? "not read" : "in use") },
-  { title: "Of an epoch", numeric: true, show: (cell, m) => showPart(cell, m.cached, percent(m.cached)) },
+  { title: "Part of an epoch", numeric: true,
+    show: (cell, m) => showPart(cell, m.cached, percent(m.cached)) },
   { title: "Bytes", numeric: true,
     show: (cell, m) => say(cell,
     m.all === null ? `${bytes(m.bytes)} per element` : `${bytes(m.cached * m.all)} of ${bytes(m.all)}`) },
   { title: "Computing an element", numeric: true, show: (cell, m) => say(cell, seconds(m.compute_s)) },
-  { title: "Reading it", numeric: true, show: (cell, m) => say(cell, seconds(m.read_s)) },
-  { title: "Storage meanwhile", numeric: true, show: (cell, m) => say(cell, seconds(m.store_s)) },
+  { title: "Reading an element", numeric: true, show: (cell, m) => say(cell, seconds(m.read_s)) },
+  { title: "Storage time of reading", numeric: true, show: (cell, m) => say(cell, seconds(m.store_s)) },
 ];
 
 const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds],
@@ -56,8 +57,8 @@ function ofPools(n, { pools }) {
 }
 const ALTERNATIVES = [["workers", "Workers", ofPools], ["cache", "Cached after", (v) => v ?? "nothing"],
   ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
-  ["cost", "Its cost", number], ["held_s", "As long as they stay", duration],
-    ["held_cost", "Its cost", number]];
+  ["cost", "Cost of the rest", number], ["held_s", "Time that these workers stay", duration],
+    ["held_cost", "Cost of that time", number]];
 
 // ---- what happened ----
 
@@ -72,12 +73,12 @@ function ofDecision(decision, uptime) {
 function ofLoss(event) {
   const what = event.kind === "worker-gone" ? `Worker ${event.worker} is gone`
     : `The client of rank ${event.rank} is gone`;
-  const why = event.kind === "worker-gone" ? "Its connection was lost. What it had to compute goes to others."
-    : "Its connection was lost; it may come back.";
+  const why = event.kind === "worker-gone" ? "Its connection was lost. Other workers compute its ranges."
+    : "Its connection was lost. The client may connect again.";
   return { key: `${event.kind} ${event.t}`, t: event.t, kind: "loss", what, why };
 }
 
-/** All that is known to have happened, by time, with numbers. */
+/** All known decisions and losses in order of time, numbered from 1. */
 function happened(decisions, history) {
   const all = [...(decisions ?? []).map((d) => ofDecision(d, history.uptime_s)),
     ...history.events.map(ofLoss)].sort((a, b) => a.t - b.t);
@@ -91,7 +92,7 @@ function details(record) {
     element("tr", {}, ...ALTERNATIVES.map(([key, , format]) =>
     element("td", { class: "numeric" }, format(a[key], a)))));
   return [element("details", {},
-    element("summary", {}, "What was seen, and what else could be done"),
+    element("summary", {}, "Measurements and alternatives"),
     element("dl", { class: "seen" },
       ...SEEN.map(([key, title, format]) =>
       element("div", {}, element("dt", {}, title), element("dd", {}, format(record.seen[key]))))),
@@ -115,7 +116,7 @@ export class JobView {
       none: "No rank was ever attached." });
     this.operators = new Table(byId("operators"),
       { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
-      none: "Workers have not told of any yet, or the job's data is not ready any more." });
+      none: "Workers have not reported computing times yet, or no longer have this job." });
     this.cache_points = new Table(byId("cache_points"),
       { caption: "Cache points", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name,
       none: "" });
@@ -123,7 +124,8 @@ export class JobView {
     this.name = null;
   }
 
-  /** What the lines of a plot are. */
+  /** Adds an entry for a plot to the legend. Returns [{key, item}]: the column and the element of each line.
+   */
   legend(plot) {
     const values = plot.lines.map((line) =>
       ({ key: line.key, item: element("span", {}, sample(line.style), line.name) }));
@@ -131,14 +133,14 @@ export class JobView {
     return values;
   }
 
-  /** all: as service.js has it. */
+  /** all: the object that service.js passes to `answered`. */
   update(all) {
     const { name, history } = all, job = all.jobs.find((j) => j.name === name);
     byId("job").hidden = name === null;
     byId("job-known").hidden = !job || !history;
     if (this.name !== name) this.begin(name);
     say(byId("job-name"), name ?? "");
-    say(byId("job-state"), job ? this.state(job) : "The dispatcher does not know this job, or not any more.");
+    say(byId("job-state"), job ? this.state(job) : "The dispatcher does not know this job (any more).");
     say(byId("job-problem"), job?.why ?? job?.held ?? "");
     byId("job-problem").hidden = !job?.why && !job?.held;
     if (!job || !history) return;
@@ -155,11 +157,11 @@ export class JobView {
     for (const plot of byId("legend").children) plot.hidden = [...plot.children].every((item) => item.hidden);
     const uptime = all.status.uptime_s;
     say(byId("timeline-note"),
-      uptime < 600 ? `The dispatcher started at ${clock(all.at - 1000 * uptime)}; it knows nothing earlier.`
+      uptime < 600 ? `The dispatcher started at ${clock(all.at - 1000 * uptime)}; nothing earlier is known.`
         : "");
   }
 
-  /** Where its elements may be cached. */
+  /** Shows the cache points of the job's stream. */
   showMarkers(stream) {
     const cache_points = stream?.caching?.cache_points ?? [];
     byId("cache_points").hidden = cache_points.length === 0;
@@ -168,12 +170,12 @@ export class JobView {
     if (!stream || cache_points.length === 0) return;
     const { positions, cached_positions: read } = stream.computing;
     say(byId("cache_points-note"),
-      positions > 0 ? `In all, ${percent(read / positions)} of its elements were read from caches.` : "");
+      positions > 0 ? `In total, ${percent(read / positions)} of its elements were read from caches.` : "");
   }
 
   begin(name) {
     this.name = name;
-    this.held = null; // the time that somebody looks at; null: now
+    this.held = null; // the time that the user selected; null: the latest
     this.listed = new Map();
     this.news = false;
     byId("events").replaceChildren();
@@ -197,7 +199,7 @@ export class JobView {
   follow() {
     const t = this.history.t;
     let i = this.held === null ? -1 : t.findIndex((x) => x >= this.held - 1e-6);
-    if (i < 0) { // now; or the dispatcher began anew
+    if (i < 0) { // no time is selected, or the dispatcher was restarted
       i = t.length - 1;
       this.held = null;
     }
@@ -213,7 +215,7 @@ export class JobView {
     this.tell();
   }
 
-  /** Somebody pointed at a time. */
+  /** The user clicked at time t. */
   point(t) {
     const after = this.history.t.findIndex((x) => x >= t);
     this.moment.value = after < 0 ? this.history.t.length - 1 : after;
@@ -275,7 +277,7 @@ export class JobView {
   }
 }
 
-/** Of a stream, the costliest first; reading of files stands among them. */
+/** The operators of a stream, and the reading of files as one more; the costliest first. */
 function operators(stream) {
   if (!stream) return [];
   const { operators: list, read_s, read_bytes } = stream.computing;

@@ -1,8 +1,10 @@
-// Elements and numbers. All text goes through text nodes: names and reasons are other people's words.
+// Makes elements, and prints numbers. All text goes through text nodes, never through HTML: names and reasons
+// come from other processes and are not trusted.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// What moves, hides or turns characters: the same as the command shows as escapes (src/base/text.c).
+// Characters that are invisible or change the place or direction of other characters. They are shown as
+// escapes, as the command does (src/base/text.c).
 const HIDDEN = new RegExp(
   String.raw`[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e` +
   String.raw`\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]`, "gu");
@@ -40,21 +42,22 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Sets the text of a node if it is another one: what stays the same is not announced, and stays selected. */
+/** Sets the text of a node, if it differs: an unchanged node is not announced by screen readers, and its text
+ * stays selected. */
 export function say(node, text) {
   const now = shown(text);
   if (node.textContent !== now) node.textContent = now;
 }
 
-/** The same for attributes; null: without it. */
+/** Sets an attribute of a node, if it differs; null removes it. */
 export function set(node, name, value) {
   if (value === null) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-export const NONE = "–"; // what is not known
+export const NONE = "–"; // shown for unknown values
 
-/** Three digits or so. */
+/** Prints a number with about three digits; from a million on in millions ("M"). */
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   const size = Math.abs(value);
@@ -83,7 +86,7 @@ export function seconds(value) {
   return `${number(value)} s`;
 }
 
-/** How long: 59 s, 12 min 5 s, 3 h 2 min, 4 d 1 h. */
+/** Prints a time in seconds as 59 s, 12 min 5 s, 3 h 2 min, or 4 d 1 h. */
 export function duration(value) {
   const s = Math.max(0, Math.floor(value));
   if (s < 60) return `${s} s`;
@@ -92,7 +95,7 @@ export function duration(value) {
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
 }
 
-/** The time of day of a moment in ms. */
+/** Prints the local time of day. ms: since 1970. */
 export function clock(ms) {
   const two = (n) => String(n).padStart(2, "0");
   const at = new Date(ms);
@@ -103,14 +106,14 @@ export function plural(n, one, many = `${one}s`) {
   return `${number(n)} ${n === 1 ? one : many}`;
 }
 
-// A state has a sign and a word beside its colour.
+// Each state has a sign and a word besides its colour, for readers who can't tell colours apart.
 const SIGNS = { ready: "●", running: "●", waiting: "◌", draining: "◐", unattended: "◌", paused: "‖",
   done: "✓", cancelled: "✕", failed: "✕", gone: "✕",
   "in use": "●", "not used": "○", "not read": "◐" };
 const KINDS = { ready: "good", running: "good", "in use": "good", done: "plain", "not used": "plain",
   failed: "bad", gone: "bad" };
 
-/** A cell that shows a state. */
+/** Fills a cell with a state: its sign and its name. */
 export function showState(cell, state) {
   if (!cell.firstChild) cell.append(element("span", { "aria-hidden": "true", class: "sign" }),
     document.createTextNode(""));
@@ -119,7 +122,7 @@ export function showState(cell, state) {
   set(cell, "class", `state ${KINDS[state] ?? "odd"}`);
 }
 
-/** A cell with a text and a bar as long as a part of it; null: without. */
+/** Fills a cell with a text and a bar. part: length of the bar, 0 to 1 of the cell; null: no bar. */
 export function showPart(cell, part, text) {
   if (!cell.firstChild) cell.append(element("span", { class: "bar", "aria-hidden": "true" }),
     element("span"));

@@ -1,9 +1,9 @@
-// Asks the dispatcher, again and again, and says whether it answers.
+// Requests the dispatcher's pages in intervals, and reports whether it answers.
 
-const EVERY_MS = 2000;     // so often it takes a point of each job
-const AGAIN_MS = 1000;     // while it does not answer
+const EVERY_MS = 2000;     // between requests: the dispatcher takes a point of each job as often
+const AGAIN_MS = 1000;     // between requests while the dispatcher does not answer
 const PATIENCE_MS = 10000; // for one answer
-const SHARE = 10;          // where answers take long, they are asked for in a tenth of the time at most
+const SHARE = 10;          // requests take at most 1/SHARE of the time
 
 export class Service {
   /**
@@ -16,14 +16,14 @@ export class Service {
     document.addEventListener("visibilitychange", () => this.now());
   }
 
-  /** Asks at once. */
+  /** Requests all pages at once, unless the page is hidden. */
   async now() {
     if (this.asking) {
       this.again = true;
       return;
     }
     clearTimeout(this.timer);
-    if (document.hidden) return; // nobody looks
+    if (document.hidden) return;
     this.asking = true;
     const began = performance.now();
     let wait = AGAIN_MS;
@@ -43,7 +43,7 @@ export class Service {
     }
   }
 
-  /** One after the other, over one connection: the dispatcher has places for few. */
+  /** Requests the pages one after the other: the dispatcher accepts few connections at a time. */
   async all() {
     const all = {};
     for (const what of ["status", "jobs", "workers", "pools", "streams"]) all[what] = await ask(what);
@@ -58,7 +58,8 @@ export class Service {
 
 class NoAnswer extends Error {}
 
-/** The answer to a question; null: there is no such thing, if that may be. */
+/** Returns the JSON of page `what`; null: there is no such page (404), if mayBeGone allows that. Throws
+ * NoAnswer. */
 async function ask(what, mayBeGone = false) {
   let answer;
   try {

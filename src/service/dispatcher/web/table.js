@@ -28,7 +28,7 @@ export class Table {
     this.table = element("table", {}, element("caption", { class: "unseen" }, caption),
       element("thead", {}, head), this.body);
     this.empty = element("p", { class: "note" });
-    // What scrolls must be reachable by keyboard.
+    // A region that scrolls must be reachable by keyboard.
     this.scroll = element("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
       this.table);
     section.append(this.pager, this.scroll, this.empty);
@@ -56,10 +56,11 @@ export class Table {
     this.pager.hidden = this.rows.length <= SIZE && !words;
     this.scroll.hidden = this.rows.length === 0;
     this.empty.hidden = found.length > 0;
-    say(this.empty, this.rows.length === 0 ? this.none : "Nothing of that kind was found.");
+    say(this.empty, this.rows.length === 0 ? this.none : "No row contains this text.");
     const first = shown.length ? this.from + 1 : 0, last = this.from + shown.length;
     say(this.range, `${number(first)}–${number(last)} of ${number(found.length)}`);
-    // A button that can't be used keeps the focus that it has, and says so.
+    // A button that can't be used is not disabled, but marked: a disabled button would lose the keyboard
+    // focus.
     this.back.setAttribute("aria-disabled", String(this.from === 0));
     this.on.setAttribute("aria-disabled", String(this.from + SIZE >= found.length));
     this.place(shown);
@@ -67,7 +68,8 @@ export class Table {
 
   place(shown) {
     const kept = new Map(), keys = new Set(shown.map(this.key));
-    // first: a line that is moved loses the focus, and most stay where they are
+    // Lines of rows that are gone are removed first, so that most other lines need not move: a moved line
+    // loses the focus.
     for (const [key, line] of this.made) {
       if (!keys.has(key)) line.remove();
     }
