@@ -36,7 +36,8 @@ static int root_open(const char *dir, struct cw_error *err)
     return e && e != ENOENT && e != ENOTDIR
                ? cw_error_at_file(err, CW_E_IO, dir, e, "%s: can't be opened", dir)
                : cw_error_at_file(err, CW_E_OPTION, dir, 0,
-                                  "%s is no cache: expected a directory that --cache-dir named", dir);
+                                  "%s is not a cache: expected a directory that was used as --cache-dir",
+                                  dir);
 }
 
 /* Adds what the table of a segment says. */

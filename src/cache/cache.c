@@ -50,8 +50,8 @@ static void cache_wait_opened(struct cw_cache *c, const bool *tried)
     while (!*tried && !cache_is_stuck(c) && cache_wait(c, deadline_ns))
         ;
     if (!*tried && !c->monitor.slow_noticed) {
-        cw_notice("cachew: cache %s: %s takes longer than %.0f s; going on without it until then", c->dir,
-                  cache_step(c), (double)OPEN_NS * 1e-9);
+        cw_notice("cachew: cache %s: %s takes longer than %.0f s; going on without the cache until this ends",
+                  c->dir, cache_step(c), (double)OPEN_NS * 1e-9);
         c->monitor.slow_noticed = true;
     }
 }
@@ -125,7 +125,7 @@ static void cache_end_thread(struct cw_cache *c)
         ;
     bool ended = c->ended;
     if (!ended)
-        cw_notice("cachew: cache %s: %s does not end; what was not written yet is lost", c->dir,
+        cw_notice("cachew: cache %s: %s does not end; the entries that are not written yet are lost", c->dir,
                   cache_step(c));
     pthread_mutex_unlock(&c->monitor.mutex);
     (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));

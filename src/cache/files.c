@@ -42,8 +42,8 @@ enum cw_cache_name cw_cache_name(const char *name)
 
 const char *cw_cache_why(int e)
 {
-    return e == CW_CACHE_NO_FILE  ? "it is no regular file"
-           : e == CW_CACHE_NO_DIR ? "it is no directory"
+    return e == CW_CACHE_NO_FILE  ? "it is not a regular file"
+           : e == CW_CACHE_NO_DIR ? "it is not a directory"
                                   : strerror(e);
 }
 
@@ -160,10 +160,9 @@ static int set_empty(int set, const char *key, struct cw_error *err)
     int r = cw_cache_names(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
-            r = cw_error_set(
-                err, CW_E_IO,
-                "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key,
-                names.paths[i]);
+            r = cw_error_set(err, CW_E_IO,
+                             "%s/%s: is not a file of a cache, so nothing of this set was removed", key,
+                             names.paths[i]);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
             r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);

@@ -76,9 +76,9 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
         if (a->columns[k].name && strcmp(a->columns[k].name, name) == 0)
             return arrays_bad(err, name, "one array of this name, but there are two");
     if ((unsigned)type->dtype >= CW_N_DTYPES)
-        return arrays_bad(err, name, "a dtype there is");
+        return arrays_bad(err, name, "a known dtype");
     if (type->ndim < 0 || type->ndim > (type->dtype == CW_BYTES ? 0 : CW_MAX_NDIM))
-        return arrays_bad(err, name, "elements of at most 6 dimensions, of none where they are bytes");
+        return arrays_bad(err, name, "elements of at most 6 dimensions, and of no dimensions for bytes");
     for (int k = 0; k < type->ndim; k++)
         if (type->dims[k] < 1 && !(k == 0 && type->dims[k] == CW_VARIES))
             return arrays_bad(err, name, "dimensions of at least 1");
@@ -155,12 +155,12 @@ static int arrays_check_piece(const struct cw_array_column *c, const struct cw_a
             last > INT64_MAX / c->item)
             return arrays_bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
-            return arrays_bad(err, c->name, "data, but there is a null pointer");
+            return arrays_bad(err, c->name, "data, but its pointer is null");
     } else {
         if (__builtin_mul_overflow(n, (uint64_t)c->item, &size) || size > INT64_MAX)
             return arrays_bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
-            return arrays_bad(err, c->name, "data, but there is a null pointer");
+            return arrays_bad(err, c->name, "data, but its pointer is null");
     }
     *bytes += size;
     return 0;
@@ -270,7 +270,7 @@ int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, stru
         if (r == 0 && (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi))
             r = cw_error_set(err, CW_E_DATA,
                              "the array \"%.60s\" was written to after the data set was made: a cache would "
-                             "keep it for what it was; make the data set anew",
+                             "return elements of the old content; make the data set again",
                              a->columns[i].name);
     }
     return r;

@@ -51,14 +51,15 @@ static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range
     const uint8_t *valid = x->array->null_count ? arrow_buffer(x->array, 0) : NULL;
     for (uint64_t i = 0; valid && i < x->n; i++)
         if (!arrow_bit(valid, x->start + i))
-            return per_row ? cw_arrow_bad(err, c->schema->name,
-                                          "has a null in row %" PRIu64
-                                          ": fill nulls or leave these rows out, components have none",
-                                          row + i / per_row)
-                           : cw_arrow_bad(err, c->schema->name,
-                                          "has a null in a list, in row %" PRIu64
-                                          " or after it: components have none",
-                                          row);
+            return per_row
+                       ? cw_arrow_bad(err, c->schema->name,
+                                      "has a null in row %" PRIu64
+                                      ": components can't hold nulls, so fill them or leave these rows out",
+                                      row + i / per_row)
+                       : cw_arrow_bad(err, c->schema->name,
+                                      "has a null in a list, in row %" PRIu64
+                                      " or after it: components can't hold nulls",
+                                      row);
     return 0;
 }
 
@@ -224,7 +225,8 @@ static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *
     if (r == 0 && dictionary->null_count && arrow_buffer(dictionary, 0))
         for (uint64_t i = 0; r == 0 && i < values.n; i++)
             if (!arrow_bit(arrow_buffer(dictionary, 0), values.start + i))
-                r = cw_arrow_bad(err, c->schema->name, "has a null in its dictionary: components have none");
+                r = cw_arrow_bad(err, c->schema->name,
+                                 "has a null in its dictionary: components can't hold nulls");
     if (r == 0)
         r = c->type.dtype == CW_BYTES
                 ? arrow_view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
@@ -346,7 +348,7 @@ static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, st
         return arrow_nomem(0, err);
     for (size_t k = 0; k < m->n; k++)
         if (__builtin_add_overflow((*a)->first[k], (uint64_t)m->batches[k].length, &(*a)->first[k + 1]))
-            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows");
+            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows or more");
     for (size_t i = 0; r == 0 && i < (*a)->n_columns; i++)
         r = import_column(*a, m, i, schema->children[i], err);
     (*a)->release = import_free;

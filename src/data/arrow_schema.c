@@ -75,7 +75,7 @@ static int arrow_unsupported(const struct ArrowSchema *top, const struct ArrowSc
 {
     return cw_arrow_bad(
         err, top->name,
-        "is or holds %s (Arrow format \"%.40s\"), which can't be taken: select other columns, or cast it",
+        "is or holds %s (Arrow format \"%.40s\"), which is not supported: select other columns, or cast it",
         cw_arrow_format_name(what->format), what->format);
 }
 
@@ -95,7 +95,7 @@ static int arrow_read_numbers(const struct ArrowSchema *top, const struct ArrowS
         if (*end || n < 1 || type->ndim == CW_MAX_NDIM)
             return cw_arrow_bad(
                 err, top->name,
-                "has elements of a shape that can't be taken (at most 6 dimensions, each at least 1)");
+                "has elements of a shape that is not supported (at most 6 dimensions, each at least 1)");
         type->dims[type->ndim++] = n;
     }
     return !s->dictionary && arrow_number_format(s->format, &type->dtype) ? 0

@@ -109,7 +109,7 @@ static const char *slab_why_no_memfd(int errnum)
 {
     switch (errnum) {
     case EFBIG:
-        return "files may not be so large (ulimit -f)";
+        return "files of this size are not allowed (ulimit -f)";
     case EPERM:
     case EACCES:
     case ENOSYS:
@@ -163,7 +163,7 @@ static int slab_region_new(struct cw_slab_pool *p, size_t size, struct cw_error 
         free(region);
         return cw_error_errno(err, CW_E_MEMORY, -r,
                               "can't map %zu bytes of memory for batches, nor a region of %zu bytes with "
-                              "room for more (ulimit -v limits it)",
+                              "room for more (ulimit -v limits the address space)",
                               size, sizes[1]);
     }
     if (first && !p->why_private.status)

@@ -34,15 +34,15 @@ static void mixing_describe(struct cw_mixing *m, bool batched)
     const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
     const char *name = slash ? slash + 1 : m->compressed;
     char why[300], batch[48];
-    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "as by=\"chunk\" asks for", name);
+    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "because by=\"chunk\" is set", name);
     snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
              batched ? "comes" : "elements in a row come");
     snprintf(m->says, sizeof(m->says),
              "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64
-             " chunks of %.0f records, by record from %.0f; %s",
+             " chunks of %.0f records (shuffled by record: from %.0f); %s",
              m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
              name ? "write the files uncompressed, or in random order"
-                  : "this is good enough where neighbours have nothing in common");
+                  : "this is good enough if neighbouring records have nothing in common");
     cw_text_clean(m->says, sizeof(m->says)); /* a file may have any name */
 }
 

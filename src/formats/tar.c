@@ -109,7 +109,7 @@ static bool tar_read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR
         return wrong(why, "it is %s: expected regular files, directories and links", types[i].refused);
     h->kind = types[i].kind;
     if (h->kind == CW_TAR_PASSED && type != '5' && h->size)
-        return wrong(why, "it is a link with %" PRIu64 " bytes of data, which can't be", h->size);
+        return wrong(why, "it is a link, but has %" PRIu64 " bytes of data", h->size);
     if (h->kind == CW_TAR_PASSED)
         h->size = 0; /* of a directory: room that it may take */
     if (h->kind == CW_TAR_FILE && h->name_size && h->name[h->name_size - 1] == '/') /* v7's directories */
@@ -135,7 +135,7 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
     memcpy(ret->name + prefix, block + NAME, name);
     ret->name_size = prefix + name;
     if (!tar_read_size(block + SIZE, &ret->size))
-        return wrong(why, "its size is no number below 2^62");
+        return wrong(why, "its size is not a number below 2^62");
     return tar_read_kind(block[TYPE], ret, why);
 }
 
@@ -160,7 +160,7 @@ static bool tar_pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, cons
     if (key_size >= 11 && memcmp(key, "GNU.sparse.", 11) == 0)
         return wrong(why, "it is a sparse file: expected regular files, directories and links");
     if ((path || length) && kind == CW_TAR_PAX_ALL)
-        return wrong(why, "it gives all members one %s", path ? "path" : "size");
+        return wrong(why, "it sets one %s for all members", path ? "path" : "size");
     if (path && size > 0) {
         x->path = value;
         x->path_size = size;
@@ -168,7 +168,7 @@ static bool tar_pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, cons
     if (length) {
         x->has_size = true;
         if (!tar_decimal(value, size, &x->size))
-            return wrong(why, "its size (pax) is no number below 2^62");
+            return wrong(why, "its size (pax) is not a number below 2^62");
     }
     return true;
 }

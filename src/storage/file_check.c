@@ -71,8 +71,8 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
     /* damaged content is other content: the file was sound when it was indexed */
     if (r == CW_E_DATA || (r == 0 && !same))
         return cw_error_set(err, CW_E_DATA,
-                            "%s: changed since it was indexed: its content is another, though its size and "
-                            "modification time are not",
+                            "%s: changed since it was indexed: its content differs, although its size "
+                            "and modification time do not",
                             f->path);
     return r < 0 ? cw_error_copy(err, &why) : r;
 }
@@ -84,7 +84,8 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
     if (fstat(fd, &s) < 0)
         r = cw_error_errno(err, CW_E_IO, errno, "%s: fstat", f->path);
     else if (!S_ISREG(s.st_mode))
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: it is no longer a regular file",
+                         f->path);
     else if ((uint64_t)s.st_size != f->was.size)
         r = cw_error_set(err, CW_E_DATA,
                          "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,

@@ -381,7 +381,7 @@ int cw_make_dirs(const char *path, struct cw_error *err)
     if (e == 0)
         return 0;
     int r = e == ENOTDIR
-                ? cw_error_set(err, CW_E_IO, "%s: expected a directory that is there or can be made", path)
+                ? cw_error_set(err, CW_E_IO, "%s: expected a directory that exists or can be made", path)
                 : cw_error_errno(err, CW_E_IO, e, "can't make directory %s", path);
     errno = e;
     return r;

@@ -175,7 +175,7 @@ static void sizes_of_pax_and_in_base_256(void **state)
     for (size_t i = 0; i < 3; i++) { /* negative, 2^64, near 2^63 */
         memcpy(b.data + at + 124, sizes[i], 12);
         tar_seal(&b, at);
-        expect_bad(&b, "its size is no number below 2^62");
+        expect_bad(&b, "its size is not a number below 2^62");
     }
     memcpy(b.data + at + 124, (uint8_t[12]){0x80, 0, 0, 0, 0x20}, 12); /* 2^61 */
     tar_seal(&b, at);
@@ -244,8 +244,8 @@ static void hostile_members_are_refused(void **state)
         {"x", 'x', "path=a\n", "malformed"},
         {"x", 'x', "12 size=-99\n", "no number"},
         {"x", 'x', "32 size=99999999999999999999999\n", "no number"},
-        {"x", 'g', "14 path=a.jpg\n", "all members one path"},
-        {"x", 'g', "11 size=12\n", "all members one size"},
+        {"x", 'g', "14 path=a.jpg\n", "one path for all members"},
+        {"x", 'g', "11 size=12\n", "one size for all members"},
         {"x", 'x', "15 path=../x.c\n", "leads out"},
         {"x", 'L', "../x.c", "leads out"},
     };
