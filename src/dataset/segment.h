@@ -21,8 +21,9 @@
 #include "formats/walk.h"
 #include "storage/file.h"
 
-#define CW_CHUNK_BYTES ((uint64_t)4 << 20) /* limits of a chunk: docs/semantics.md, section 1; never change \
-                                            */
+#define CW_CHUNK_BYTES \
+    ((uint64_t)4 << 20) /* limits of a chunk: docs/semantics.md, section 1; never change \
+                         */
 #define CW_CHUNK_RECORDS 1024
 
 struct cw_segment {

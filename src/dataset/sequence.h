@@ -79,7 +79,7 @@ void cw_epoch_deinit(struct cw_epoch *e);
 /* Stores the records at positions [begin, begin + n), which must lie within the sequence, in ret. */
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret,
                   struct cw_error *err) _must_check_;
-/* Frees permutations that can be made again and are not needed soon. */
+/* Frees all permutations that are not in use, except the latest order of the chunks of each shuffle. */
 void cw_epoch_trim(struct cw_epoch *e);
 /* Frees all permutations; none may be in use. */
 void cw_epoch_forget(struct cw_epoch *e);

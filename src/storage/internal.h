@@ -16,7 +16,7 @@ struct cw_file {
     /* only file.c uses these, except path: */
     atomic_int pins;     /* CLOSED, or the number of users of fd */
     int fd;              /* valid while pins >= 0 */
-    atomic_uchar recent; /* the file was used since the table was last searched for a descriptor to close */
+    atomic_uchar recent; /* the file was used since the hand of the clock algorithm (file.c) last passed it */
     atomic_uchar no_nowait; /* the file system does not support RWF_NOWAIT */
     char path[];
 };
