@@ -133,7 +133,8 @@ struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_
 
 /* ---- ids ---- */
 
-/* Offsets must ascend, and what they count must fit in memory. The bytes of all elements, into *bytes. */
+/* Checks a piece: its offsets must ascend, and its size must fit in memory. Adds the bytes of its elements to
+ * *bytes. */
 static int arrays_check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n,
                               uint64_t *bytes, struct cw_error *err)
 {
@@ -166,7 +167,8 @@ static int arrays_check_piece(const struct cw_array_column *c, const struct cw_a
     return 0;
 }
 
-/* What is read between two looks: some ms. A row counts for what finding it takes, too. */
+/* Bytes that are read between two calls of `cancelled`: some milliseconds. For each row some bytes are added,
+ * because finding the row takes time, too. */
 #define LOOK_BYTES (UINT64_C(16) << 20)
 #define ROW_BYTES 64
 
@@ -196,7 +198,8 @@ static int arrays_hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size
     return r;
 }
 
-/* Sizes come first: they say where elements begin. */
+/* Hashes rows of varying size. Each element's size is hashed before the element, so that the boundaries
+ * count. */
 static int arrays_hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                             size_t piece, struct cw_arrays_look *look, struct cw_error *err)
 {
@@ -210,7 +213,7 @@ static int arrays_hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const st
     return r;
 }
 
-/* Into the hash: what the column's elements are, however they are cut into pieces. */
+/* Adds a column to the hash. The result does not depend on how its elements are divided into pieces. */
 static int arrays_hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                               struct cw_arrays_look *look, struct cw_error *err)
 {
@@ -237,7 +240,7 @@ static void arrays_hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
     XXH3_128bits_update(x, &a->n_elements, sizeof(a->n_elements));
 }
 
-/* Of all columns up to this one; those before it are in x already. */
+/* Computes the hash of all columns up to this one; x has the columns before it. */
 static int arrays_hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                             struct cw_arrays_look *look, struct cw_hash128 *ret, struct cw_error *err)
 {
@@ -335,6 +338,6 @@ void cw_arrays_unref(struct cw_arrays *a)
     void (*release)(void *) = a->release;
     void *arg = a->arg;
     cw_arrays_free(a);
-    if (release) /* not under the mutex: it is the program's code */
+    if (release) /* called without the mutex, because it is the program's code */
         release(arg);
 }

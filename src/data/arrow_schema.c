@@ -1,4 +1,4 @@
-/* Types of Arrow columns as types of components. Pure functions. */
+/* Finds the component types of Arrow columns. Pure functions. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static int arrow_unsupported(const struct ArrowSchema *top, const struct ArrowSc
 
 static bool arrow_is_binary(const char *format)
 {
-    format += format[0] == 'v'; /* views have small letters only, but there is no other type of that name */
+    format += format[0] == 'v'; /* vu and vz (views) become u and z; vU and vZ do not exist */
     return format[0] && strchr("uUzZ", format[0]) && format[1] == 0;
 }
 

@@ -9,10 +9,11 @@
 #include "base/text.h"
 #include "dataset/orders.h"
 
-/* Elements in a row that are judged where there are no batches. */
+/* Consecutive elements that are judged in a pipeline without batches. */
 #define ROW UINT64_C(256)
 
-/* n positions are `parts` equal parts: how many of these `batch` random positions come from, on average. */
+/* Returns how many of `parts` equal parts of n positions the `batch` positions of a random selection come
+ * from, on average. */
 static double mixing_parts_met(double n, double parts, uint64_t batch)
 {
     double missed = 1;
@@ -46,8 +47,8 @@ static void mixing_describe(struct cw_mixing *m, bool batched)
     cw_text_clean(m->says, sizeof(m->says)); /* a file may have any name */
 }
 
-/* Whether the result of a shuffle by chunk is less than a permutation of all positions. Of several in a row
- * each one multiplies the number of chunks that a window's positions come from. */
+/* Returns whether a shuffle by chunk does not mix all positions, and the estimate. Each of several shuffles
+ * by chunk in a row multiplies the number of chunks that the positions of a window come from. */
 static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *shuffle, struct cw_mixing *ret)
 {
     const struct cw_compiled *c = q->compiled;

@@ -1,5 +1,5 @@
-/* The header of .npy: a dictionary in Python's notation, of which numpy.save writes just one form. Pure
- * functions. */
+/* Parses the header of .npy files: a dictionary in Python's notation, in the one form that numpy.save writes.
+ * Pure functions. */
 #include "formats/npy.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static bool npy_take(struct text *t, const char *word)
     return true;
 }
 
-/* 'text' or "text" without escapes. */
+/* Reads 'text' or "text" without escapes. */
 static bool npy_take_string(struct text *t, char *out, size_t room)
 {
     npy_skip_space(t);
