@@ -385,7 +385,7 @@ def test_storage_that_hangs_is_left_and_said(dear, tmp_path):
     )
     assert hung["digest"] == run(dear, "--epochs", 3)["digest"]
     assert (hung["cache"]["hits"], hung["cache"]["late"] > 0) == (0, True)
-    assert said.count("a read did not come back") == 1
+    assert said.count("a read did not return") == 1
 
 
 def test_storage_that_hangs_is_read_again_once_it_answers(dear, tmp_path):
@@ -400,7 +400,7 @@ def test_storage_that_hangs_is_read_again_once_it_answers(dear, tmp_path):
         with Running(tmp_path, *given, env={"CACHEW_STORE": str(speed), **REAL}) as running:
             running.until(lambda cache=cache: segments(cache))
             speed.write_text("-1 0")
-            running.until(lambda running=running: "a read did not come back" in running.err)
+            running.until(lambda running=running: "a read did not return" in running.err)
             speed.write_text("0 0")
             running.batches(batches)
             found = running.end()
@@ -539,7 +539,7 @@ def test_the_command(synthetic, tmp_path):
     )
     assert cachew("cache", "rm", cache, listed[0]["set"][:5])[0]["removed"] == 1
     assert cachew("cache", "ls", cache)[0] == []
-    assert "is no cache" in cachew("cache", "ls", tmp_path, code=2)[0]["error"]["message"]
+    assert "is not a cache" in cachew("cache", "ls", tmp_path, code=2)[0]["error"]["message"]
     assert "expected ls, stat" in cachew("cache", "dir", cache, code=2)[0]["error"]["message"]
 
 

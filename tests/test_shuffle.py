@@ -201,7 +201,7 @@ def test_says_that_compressed_files_are_shuffled_by_chunk(tmp_path):
     wanted = (
         r"shuffle \(operator 2\) is by chunk, because part-0\.tfrecord\.gz is compressed: "
         r"a batch of 256 comes from about \d+ of \d+ chunks of "
-        r"\d+ records, by record from 2\d; write the files uncompressed, or in random order"
+        r"\d+ records \(shuffled by record: from 2\d\); write the files uncompressed, or in random order"
     )
     ran = cachew("run", path, "--batches", 3)
     assert ran.code == 0 and re.fullmatch(f"cachew: {wanted}\n", ran.err), ran.err
@@ -230,10 +230,10 @@ def test_names_the_file_that_is_compressed(tmp_path):
 def test_says_that_chunks_were_asked_for(tmp_path):
     path = write(tmp_path / "p.json", [*WIDE, BY_CHUNK, BATCH])
     wanted = (
-        r'cachew: shuffle \(operator 3\) is by chunk, as by="chunk" asks for: a batch of 256 comes from '
+        r'cachew: shuffle \(operator 3\) is by chunk, because by="chunk" is set: a batch of 256 comes from '
         r"about "
-        r"\d of 6 chunks of 1000 records, by record "
-        r"from 6; this is good enough where neighbours have nothing in common\n"
+        r"\d of 6 chunks of 1000 records \(shuffled by record: "
+        r"from 6\); this is good enough if neighbouring records have nothing in common\n"
     )
     ran = cachew("run", path, "--batches", 3)
     assert ran.code == 0 and re.fullmatch(wanted, ran.err), ran.err

@@ -355,7 +355,7 @@ def test_tar_with_a_negative_size_in_base_256(tmp_path):
     data[124:136] = b"\xff" * 12
     data[148:156] = b" " * 8
     data[148:156] = b"%06o\0 " % sum(data[:512])
-    bad_tar(tmp_path, bytes(data), "its size is no number below 2^62")
+    bad_tar(tmp_path, bytes(data), "its size is not a number below 2^62")
 
 
 def test_tar_with_a_sparse_file_and_devices(tmp_path):

@@ -15,9 +15,9 @@
 #include "cache/segment.h"
 #include "storage/file.h"
 
-#define META_BYTES ((size_t)1 << 20) /* bytes read of a meta.json; ours have a few KiB */
+#define META_BYTES ((size_t)1 << 20) /* bytes read of a meta.json; normally it has a few KiB */
 
-/* Returns the key of a set of this name. */
+/* Returns the key of the set with this directory name. */
 static struct cw_hash128 set_parse_key(const char *name)
 {
     unsigned long long hi = 0, lo = 0;
@@ -36,10 +36,11 @@ static int root_open(const char *dir, struct cw_error *err)
     return e && e != ENOENT && e != ENOTDIR
                ? cw_error_at_file(err, CW_E_IO, dir, e, "%s: can't be opened", dir)
                : cw_error_at_file(err, CW_E_OPTION, dir, 0,
-                                  "%s is no cache: expected a directory that --cache-dir named", dir);
+                                  "%s is not a cache: expected a directory that was used as --cache-dir",
+                                  dir);
 }
 
-/* Adds what the table of a segment says. */
+/* Adds the counts in the table of a segment. */
 static void listed_add_segment(struct cw_cache_listed *s, int set, const char *name)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
@@ -57,7 +58,7 @@ static void listed_add_segment(struct cw_cache_listed *s, int set, const char *n
     }
 }
 
-/* Adds what the files of a set say. */
+/* Fills in the facts that follow from the files of a set. */
 static int listed_fill(struct cw_cache_listed *s, int set, struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
@@ -179,7 +180,7 @@ static int segment_verify(const struct cw_cache_listed *s, int set, const char *
     return 0;
 }
 
-/* Opens the directory of a set that was listed. *ret is negative where the set is gone by now. */
+/* Opens the directory of a set that was listed. *ret is negative if the set was removed since. */
 static int listed_open(const struct cw_cache_listed *s, int *ret, struct cw_error *err)
 {
     *ret = cw_cache_open_dir(AT_FDCWD, s->path);

@@ -1,4 +1,4 @@
-/* The cache as a whole: opening and closing it, its sets, and what it counted. */
+/* The cache as a whole: opening and closing it, its sets, and its counters. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,29 +12,30 @@
 
 #define SEGMENT_BYTES ((size_t)16 << 20)
 #define QUEUE_BYTES ((size_t)32 << 20)
-/* At the end, writing may take some seconds (thread.c), and its last step as long again; where storage is
- * known not to answer, hardly any time. */
+/* Closing waits for the store's thread up to END_NS: writing may take some seconds (CLOSE_NS in thread.c),
+ * and its last step takes time, too. If storage is already known not to answer, closing waits up to STUCK_NS.
+ */
 #define END_NS UINT64_C(20000000000)
 #define STUCK_NS UINT64_C(1000000000)
-/* Directories are opened within milliseconds, large ones across a network within a second. A longer wait
- * would cost more than computing meanwhile. */
+/* Time that a caller waits until a directory is opened. That takes milliseconds, for large directories across
+ * a network up to a second. A longer wait would cost more than computing without the cache. */
 #define OPEN_NS UINT64_C(2000000000)
 
-/* ---- waiting for the store's thread; its mutex is held ---- */
+/* ---- waiting for the store's thread; the cache's mutex is held ---- */
 
-/* Waits until the thread has made progress. False: it is later than deadline_ns. */
+/* Waits until the store's thread has made progress. False: deadline_ns has passed. */
 static bool cache_wait(struct cw_cache *c, uint64_t deadline_ns)
 {
     return cw_cond_wait(&c->monitor.progress, &c->monitor.mutex, deadline_ns) != ETIMEDOUT;
 }
 
-/* Returns whether the thread's step has taken too long already. */
+/* Returns whether the current step of the store's thread has taken too long already. */
 static bool cache_is_stuck(const struct cw_cache *c)
 {
     return c->monitor.step && cw_now_ns() - c->monitor.step_ns > cw_cost_patience_ns(OPEN_NS);
 }
 
-/* Returns what the cache waits for, for people. */
+/* Returns the name of the step that the cache waits for, for messages. */
 static const char *cache_step(const struct cw_cache *c)
 {
     return c->monitor.step                  ? c->monitor.step
@@ -42,16 +43,16 @@ static const char *cache_step(const struct cw_cache *c)
                                             : "waiting for a CPU";
 }
 
-/* Waits until opening something has succeeded or failed (*tried), or the thread does not get there in time.
- */
+/* Waits until opening the directory or a set has succeeded or failed (*tried), at most OPEN_NS. Reports a
+ * slow step to the user, once. */
 static void cache_wait_opened(struct cw_cache *c, const bool *tried)
 {
     uint64_t deadline_ns = cw_now_ns() + cw_cost_patience_ns(OPEN_NS);
     while (!*tried && !cache_is_stuck(c) && cache_wait(c, deadline_ns))
         ;
     if (!*tried && !c->monitor.slow_noticed) {
-        cw_notice("cachew: cache %s: %s takes longer than %.0f s; going on without it until then", c->dir,
-                  cache_step(c), (double)OPEN_NS * 1e-9);
+        cw_notice("cachew: cache %s: %s takes longer than %.0f s; going on without the cache until this ends",
+                  c->dir, cache_step(c), (double)OPEN_NS * 1e-9);
         c->monitor.slow_noticed = true;
     }
 }
@@ -73,7 +74,8 @@ static void cache_free(struct cw_cache *c)
 
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
 {
-    _cleanup_free_ char *dir = cw_absolute(o->dir); /* segments are opened by name whenever they are needed */
+    /* absolute, because segments are opened by name whenever they are needed */
+    _cleanup_free_ char *dir = cw_absolute(o->dir);
     struct cw_cache *c = dir ? malloc(sizeof(*c)) : NULL;
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a cache");
@@ -82,7 +84,7 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
         .waits = o->waits,
         .plain = o->plain,
         .free = cache_free,
-        .holders = 2, /* the caller and the thread */
+        .holders = 2, /* the caller and the store's thread */
         .readers = CW_CACHE_READERS,
         .unpackers = CW_CACHE_UNPACKERS,
     };
@@ -113,7 +115,8 @@ uint64_t cw_cache_quota(const struct cw_cache *c)
     return atomic_load(&c->room.quota);
 }
 
-/* Waits for the thread, unless storage does not answer it: then it goes on by itself. */
+/* Tells the store's thread to end, and waits for that. If storage does not answer in time, the thread is
+ * detached and ends later. */
 static void cache_end_thread(struct cw_cache *c)
 {
     pthread_mutex_lock(&c->monitor.mutex);
@@ -125,7 +128,7 @@ static void cache_end_thread(struct cw_cache *c)
         ;
     bool ended = c->ended;
     if (!ended)
-        cw_notice("cachew: cache %s: %s does not end; what was not written yet is lost", c->dir,
+        cw_notice("cachew: cache %s: %s does not end; the entries that are not written yet are lost", c->dir,
                   cache_step(c));
     pthread_mutex_unlock(&c->monitor.mutex);
     (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));
@@ -154,7 +157,7 @@ int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *met
     if (!s) {
         if (!(s = cw_cache_set_new(c, key, meta, err)))
             return err->status;
-        cw_list_add(&c->sets, &s->link); /* its first reference is the thread's, while there are others */
+        cw_list_add(&c->sets, &s->link); /* the set's first reference belongs to the store's thread */
         pthread_cond_signal(&c->monitor.work);
     }
     s->refs++;

@@ -42,8 +42,8 @@ enum cw_cache_name cw_cache_name(const char *name)
 
 const char *cw_cache_why(int e)
 {
-    return e == CW_CACHE_NO_FILE  ? "it is no regular file"
-           : e == CW_CACHE_NO_DIR ? "it is no directory"
+    return e == CW_CACHE_NO_FILE  ? "it is not a regular file"
+           : e == CW_CACHE_NO_DIR ? "it is not a directory"
                                   : strerror(e);
 }
 
@@ -66,7 +66,8 @@ int cw_cache_open_file(int at, const char *name, int flags)
 {
     struct stat st;
     _cleanup_close_ int fd = openat(at, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    if (fd < 0) /* a link; a directory; a socket, or a pipe without a reader */
+    /* ELOOP: a link; EISDIR: a directory; ENXIO: a socket, or a pipe without a reader */
+    if (fd < 0)
         return errno == ELOOP || errno == EISDIR || errno == ENXIO ? -CW_CACHE_NO_FILE : -errno;
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? CW_STEAL_FD(fd) : -CW_CACHE_NO_FILE;
 }
@@ -97,11 +98,11 @@ int cw_cache_put_text(int at, const char *name, const char *text)
     if (r < 0)
         (void)unlinkat(at, temporary, 0);
     else
-        (void)fsync(at); /* whether it is durable or not, it is whole */
+        (void)fsync(at); /* errors are ignored: the file is complete in any case */
     return r;
 }
 
-/* Some network file systems lock only what is open for writing. */
+/* Opens the file for writing, because some network file systems can lock only such files. */
 int cw_cache_try_lock(int at, const char *name, int *ret_fd)
 {
     _cleanup_close_ int fd = cw_cache_open_file(at, name, O_RDWR);
@@ -126,7 +127,7 @@ int cw_cache_names(int at, struct cw_paths *ret, struct cw_error *err)
     return cw_list(path, ret, err);
 }
 
-/* Reads or writes all bytes. 1: the file ends before. */
+/* Reads or writes all bytes. 1: the file ends before offset + size. */
 static int file_transfer(int fd, uint64_t offset, void *data, size_t size, bool writes)
 {
     for (size_t done = 0; done < size;) {
@@ -152,18 +153,17 @@ int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size)
     return file_transfer(fd, offset, (void *)(uintptr_t)data, size, true);
 }
 
-/* Removes the files of a set. Names decide: a link is removed itself, not its target. Where a foreign name
- * is found nothing is removed, which is an error. */
+/* Removes the files of a set. A link is removed itself, not its target. If the directory holds a foreign
+ * name, nothing is removed and an error is returned. */
 static int set_empty(int set, const char *key, struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     int r = cw_cache_names(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
-            r = cw_error_set(
-                err, CW_E_IO,
-                "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key,
-                names.paths[i]);
+            r = cw_error_set(err, CW_E_IO,
+                             "%s/%s: is not a file of a cache, so nothing of this set was removed", key,
+                             names.paths[i]);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
             r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);
@@ -178,7 +178,7 @@ int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
                    ? 0
                    : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
     int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
-    if (r <= 0) /* no process uses it, whatever stands in the place of that file */
+    if (r <= 0) /* no process uses the set; r < 0: the file is missing, or is not a regular file */
         r = set_empty(set, key, err);
     if (r == 0 && unlinkat(at, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", key);

@@ -1,6 +1,6 @@
 /*
- * The layout of a segment on disk. Numbers are in native byte order: a file of the other order has another
- * magic number, so it is not taken for a segment.
+ * The layout of a segment on disk. Numbers are in the machine's byte order. A machine of the other byte order
+ * reads another magic number, and so does not take the file for a segment.
  *
  * A segment is a header, then entries, then a table with one row per entry, then a trailer.
  */
@@ -12,7 +12,7 @@
 #define CW_CACHE_ENTRY_MAGIC 0x4543
 #define CW_CACHE_VERSION 2
 #define CW_CACHE_ALIGN 8 /* bytes; each entry begins at a multiple */
-/* Bytes. Direct I/O wants each write to begin and end at a multiple; zeros fill the rest. */
+/* Bytes. Direct I/O requires each write to begin and end at a multiple; zeros fill the last block. */
 #define CW_CACHE_BLOCK ((size_t)4096)
 
 enum { CW_CACHE_DROPPED = 1 }; /* a bit of `flags`: a filter rejected the element, so there is no content */

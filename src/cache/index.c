@@ -1,12 +1,12 @@
-/* The hash table from keys to places, and the list of segments. */
+/* The hash table from keys to places of entries, and the list of segments. */
 #include "cache/index.h"
 
 #include "base/array.h"
 
 struct cw_cache_index_slot {
     uint64_t hash; /* of the key */
-    /* segment NULL: the slot is free. offset 0: the entry was forgotten; the slot stays, because others are
-     * found through it */
+    /* segment NULL: the slot is free. offset 0: the entry was removed; the slot stays in use, because a
+     * search for another key may pass it */
     struct cw_cache_place place;
 };
 
@@ -38,7 +38,7 @@ static bool slot_alive(const struct cw_cache_index_slot *i)
            i->place.offset;
 }
 
-/* Returns the slot of a hash, or the free slot where it would be. */
+/* Returns the slot that holds a hash, or the free slot into which the hash belongs. */
 static struct cw_cache_index_slot *slot_of(struct cw_cache_index_slot *slots, size_t n_slots, uint64_t hash)
 {
     size_t at = hash & (n_slots - 1);
@@ -47,7 +47,8 @@ static struct cw_cache_index_slot *slot_of(struct cw_cache_index_slot *slots, si
     return &slots[at];
 }
 
-/* Makes room for n more entries: at most 2/3 of the slots are used. Dead entries go. The lock is held. */
+/* Makes room for n more entries, so that at most 2/3 of the slots are in use. A larger table leaves out dead
+ * entries. The caller holds the lock exclusively. */
 static int index_grow(struct cw_cache_index *x, size_t n)
 {
     size_t wanted = CW_MAX(x->n_slots, (size_t)1024);
@@ -78,7 +79,7 @@ int cw_cache_index_insert(struct cw_cache_index *x, struct cw_cache_segment *g,
     for (size_t i = 0; i < n && r == 0; i++) {
         uint64_t hash = cw_hash64(&rows[i].key, sizeof(rows[i].key));
         struct cw_cache_index_slot *slot = slot_of(x->slots, x->n_slots, hash);
-        if (slot_alive(slot)) /* another process computed it too */
+        if (slot_alive(slot)) /* another process computed the same entry */
             continue;
         x->n_used += !slot->place.segment;
         *slot = (struct cw_cache_index_slot){.hash = hash,

@@ -1,6 +1,6 @@
 /*
- * struct cw_cache, which all of the store shares. Everything in it belongs to a module of its own; the mutex
- * is the monitor's.
+ * struct cw_cache, which all files of this folder share. Each of its members of a struct type belongs to the
+ * module that declares the type. The mutex of the cache is monitor.mutex.
  */
 #pragma once
 #include "base/list.h"
@@ -12,7 +12,7 @@
 #include "cache/room.h"
 #include "cache/unpack.h"
 
-/* What cw_cache_facts reports, counted by any thread. */
+/* The counters that cw_cache_facts reports (see struct cw_cache_facts). Any thread counts. */
 struct cw_cache_counters {
     atomic_uint_fast64_t hits, misses, bad, gone, late, kept, skipped, refused, bytes_read, read_ns,
         bytes_written, bytes_stored, write_ns, published, probe_bytes, probe_ns;
@@ -20,9 +20,9 @@ struct cw_cache_counters {
 
 struct cw_cache {
     char *dir;           /* absolute; immutable, like the next two */
-    bool waits;          /* for room in the queue, instead of skipping entries */
+    bool waits;          /* putting an entry waits for room in the queue instead of skipping the entry */
     bool plain;          /* nothing is compressed */
-    atomic_uint holders; /* the opener and the threads of the cache: the last one frees it */
+    atomic_uint holders; /* references: of the opener and of each thread; the last one to go calls free */
     void (*free)(struct cw_cache *c);
     struct cw_cache_counters counters;
     struct cw_cache_monitor monitor;
@@ -33,18 +33,18 @@ struct cw_cache {
     struct cw_cache_backoff backoff; /* of opening the directory */
     struct cw_cache_packer packer;
     struct cw_cache_probes probes;
-    struct cw_cache_speed written; /* past the page cache */
+    struct cw_cache_speed written; /* the speed of writing */
     /* guarded by monitor.mutex: */
-    struct cw_link sets;
+    struct cw_link sets; /* list of all sets */
     struct cw_cache_queue queue;
-    struct cw_error failed; /* why the directory can't be opened */
-    bool tried;             /* opening the directory has succeeded or failed */
+    struct cw_error failed; /* why the directory can never be opened; status 0: no such reason */
+    bool tried;             /* opening the directory has succeeded or failed at least once */
     bool stop, flush;       /* requests to the store's thread */
-    bool ended;             /* the store's thread has */
-    pthread_t thread;       /* immutable */
+    bool ended;             /* the store's thread has ended */
+    pthread_t thread;       /* the store's thread; immutable */
 };
 
-/* Ends the hold of one holder. */
+/* Gives back one reference of `holders`; frees the cache with the last one. */
 static inline void cw_cache_release(struct cw_cache *c)
 {
     if (atomic_fetch_sub(&c->holders, 1) == 1)

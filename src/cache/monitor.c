@@ -1,4 +1,4 @@
-/* Steps and troubles of the store's thread. */
+/* Records the steps of the store's thread, and reports its trouble. */
 #include "cache/monitor.h"
 
 #include "base/cost_clock.h"
@@ -6,8 +6,8 @@
 #include "base/thread.h"
 #include "cache/files.h"
 
-#define BACKOFF_NS UINT64_C(1000000000) /* the first one; then doubled, up to */
-#define BACKOFF_MOST_NS UINT64_C(60000000000)
+#define BACKOFF_NS UINT64_C(1000000000)       /* the first delay; each further one is twice as long */
+#define BACKOFF_MOST_NS UINT64_C(60000000000) /* the longest delay */
 
 void cw_cache_monitor_init(struct cw_cache_monitor *m, const char *dir)
 {

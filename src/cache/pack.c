@@ -1,7 +1,7 @@
 /*
- * Deciding whether compression pays, and doing it. It pays where storage takes and gives the saved bytes more
- * slowly than the CPUs compress and decompress them. A sample of the entries shows what compression saves and
- * costs.
+ * Deciding whether compression pays, and compressing. Compression pays if storage needs more time to write
+ * and read the saved bytes than the CPUs need to compress and decompress them. A sample of the entries shows
+ * the bytes that compression saves and the CPU time that it costs.
  */
 #include "cache/pack.h"
 
@@ -13,20 +13,23 @@
 #include "cache/set.h"
 #include "cache/sum.h"
 
-/* The fastest level, which saves most of what can be saved; connections use it too (docs/adr/0013). */
+/* zstd's fastest level, which gives most of the possible saving; connections use this level too
+ * (docs/adr/0013). */
 #define LEVEL 1
-/* Bytes; smaller entries do not shrink, as each frame has 13 bytes of its own. */
+/* Bytes of content; smaller entries do not shrink, because each zstd frame adds 13 bytes. */
 #define PACK_MIN 64
-/* Representative of the data, and about a thousandth of a segment's time. */
+/* Bytes of a sample: enough to represent the data; compressing them takes about 1/1000 of the time of a
+ * segment. */
 #define SAMPLE_BYTES ((size_t)128 << 10)
-/* Bytes between two samples: a segment; while samples agree, twice as many each time, up to SAMPLE_RARELY. */
+/* Bytes between two samples: at first one segment; twice as many each time that a sample confirms the
+ * decision, up to SAMPLE_RARELY. */
 #define SAMPLE_EVERY ((uint64_t)16 << 20)
 #define SAMPLE_RARELY (16 * SAMPLE_EVERY)
-/* Factor on the CPU time, for costs that no sample shows: another copy, the processor's caches, entries that
- * are read one by one. */
+/* Factor on the CPU time, for costs that a sample does not show: a further copy, displaced data in the
+ * processor's caches, entries that are read one by one. */
 #define WORTH 1.5
 
-struct pack_sample { /* bytes and nanoseconds of CPU time */
+struct pack_sample { /* raw, packed: bytes; others: nanoseconds of CPU time */
     double raw, packed, pack_ns, unpack_ns;
 };
 
@@ -37,18 +40,18 @@ void cw_cache_packer_deinit(struct cw_cache_packer *p)
     free(p->back);
 }
 
-/* False: out of memory, and then nothing is compressed. */
+/* Makes the compression context if need be. False: out of memory; then nothing is compressed. */
 static bool packer_init(struct cw_cache_packer *p)
 {
     if (!p->context && (p->context = ZSTD_createCCtx())) {
         (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_compressionLevel, LEVEL);
-        /* so that corruption is found when the entry is decompressed */
+        /* a checksum of the content, so that decompression detects corruption */
         (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_checksumFlag, 1);
     }
     return p->context;
 }
 
-/* Returns the size of the compressed content; 0: it would not be smaller. */
+/* Compresses n bytes. Returns the compressed size; 0: it would not be smaller than n. */
 static size_t packer_compress(struct cw_cache_packer *p, void *to, const void *from, size_t n)
 {
     size_t size = n < PACK_MIN ? 0 : ZSTD_compress2(p->context, to, n - 1, from, n);
@@ -68,7 +71,8 @@ static bool packer_reserve(uint8_t **data, size_t *capacity, size_t wanted)
     return true;
 }
 
-/* Compresses and decompresses the first entries of a chunk, and adds to *s. False: out of memory. */
+/* Compresses and decompresses the first entries of a chunk, and adds sizes and times to *s. False: out of
+ * memory. */
 static bool pack_take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, struct pack_sample *s)
 {
     struct cw_cache_packer *p = &c->packer;
@@ -96,7 +100,8 @@ static bool pack_take_sample(struct cw_cache *c, const struct cw_cache_chunk *k,
     return ok && s->raw > 0;
 }
 
-/* Returns nanoseconds per uncompressed byte that is read: from storage, or faster where memory had it. */
+/* Returns the nanoseconds that reading a byte takes: as the last probe measured it from storage or, if that
+ * is less, as the reads of this run show, part of which were served from memory. */
 static double pack_read_ns(const struct cw_cache *c)
 {
     const struct cw_cache_speed reads = {.bytes = (double)atomic_load(&c->counters.bytes_read),
@@ -105,7 +110,8 @@ static double pack_read_ns(const struct cw_cache *c)
     return seen > 0 ? CW_MIN(probed, seen) : probed;
 }
 
-/* Returns whether compression pays both for an entry that is read again and again, and for one read once. */
+/* Returns whether compression pays both for an entry that is read many times (the first condition) and for an
+ * entry that is read once (the second). */
 static bool pack_pays(const struct cw_cache *c, const struct pack_sample *s)
 {
     double saved = 1 - s->packed / s->raw, cpus = cw_cpu_budget(), read = pack_read_ns(c),
@@ -143,7 +149,8 @@ static bool packer_pack(struct cw_cache_packer *p, const struct cw_cache_chunk *
     return true;
 }
 
-/* Decides by a sample. Compression has to pay by two probes in a row, because a disk that is disturbed for a
+/* Decides with a new sample whether the set's entries are compressed. Compression begins only after two tests
+ * in a row, with two different probes of the storage, found that it pays: a disk that is disturbed for a
  * moment seems slow. */
 static void pack_decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
 {

@@ -1,4 +1,4 @@
-/* Reading what was just published, to learn how fast storage is. */
+/* Reads a part of the segment that was just published, to measure how fast storage is. */
 #include "cache/probe.h"
 
 #include <fcntl.h>
@@ -10,10 +10,11 @@
 #include "cache/set.h"
 #include "storage/throttle.h"
 
-/* So many that throughput counts, not latency; so few that slow storage is done soon. */
+/* Bytes of one read: enough that throughput matters more than latency, and few enough that slow storage
+ * delivers them soon. */
 #define PROBE_BYTES ((size_t)256 << 10)
-/* The fastest of so many reads counts, because this thread may have waited for a CPU. After SLOW_NS no
- * further read is begun. */
+/* Reads of a probe. The fastest of them counts, because this thread may have waited for a CPU during others.
+ * After SLOW_NS no further read is begun. */
 #define PROBES 4
 #define SLOW_NS UINT64_C(100000000)
 #define PROBE_NS UINT64_C(1000000000) /* between two probes */
@@ -24,7 +25,8 @@ static ssize_t probe_read_file(int dir_fd, const char *name, int flags, void *to
     return fd >= 0 ? pread(fd, to, PROBE_BYTES, at) : -1;
 }
 
-/* Returns the bytes read, and the time without waits for a CPU; 0: nothing could be read. */
+/* Reads PROBE_BYTES at an offset. Returns the bytes read; 0: nothing could be read. *ret_ns: the time that
+ * the read took, without waits for a CPU. */
 static size_t probe_read(int dir_fd, const char *name, void *to, off_t at, uint64_t *ret_ns)
 {
     uint64_t start = cw_cost_now_ns(), delay_ns = cw_cost_delay_ns();

@@ -1,4 +1,4 @@
-/* Probes: how fast storage gives back what was written. The store's thread only. */
+/* Probes: short reads that measure how fast storage delivers what was written. The store's thread only. */
 #pragma once
 #include <stdint.h>
 
@@ -7,11 +7,11 @@
 struct cw_cache_set;
 
 struct cw_cache_probes {
-    struct cw_cache_speed lately; /* of several probes */
-    struct cw_cache_speed last;   /* of the last one; ns 0: nothing could be read yet */
-    uint64_t last_ns;             /* when that was; 0: never */
+    struct cw_cache_speed lately; /* average over the recent probes */
+    struct cw_cache_speed last;   /* result of the last probe; ns 0: no probe could read yet */
+    uint64_t last_ns;             /* when the last probe ended, by cw_now_ns; 0: never */
 };
 
-/* Reads a little of a segment of the set that was just published, past the page cache if possible. At most
- * once a second, unless compression waits for a second opinion. */
+/* Reads up to 1 MiB of the segment `name` of the set, which was just published, past the page cache if
+ * possible. Does so at most once a second, unless the decision to compress waits for a second probe. */
 void cw_cache_probe(struct cw_cache_set *s, const char *name);

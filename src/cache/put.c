@@ -7,9 +7,10 @@
 #include "cache/set.h"
 #include "cache/sum.h"
 
-/* Returns the set's chunk with room for so many bytes; NULL: the queue is full, or out of memory. A cache
- * that waits gives up only on storage that does not answer: once a step of the store's thread has taken too
- * long, no call waits until that step ends. The mutex is held, and released during waits. */
+/* Returns the set's current chunk, with room for `bytes` bytes; NULL: the queue is full, or out of memory. A
+ * cache with `waits` waits for room in the queue instead. It gives up only if storage does not answer: once a
+ * step of the store's thread has taken too long, calls do not wait until that step ends. The cache's mutex is
+ * held, and released during waits. */
 static struct cw_cache_chunk *set_chunk_with_room(struct cw_cache_set *s, size_t bytes)
 {
     struct cw_cache *c = s->cache;

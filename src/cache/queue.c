@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "cache/format.h"
 
-/* Bytes written at a time: a large page, which storage takes in one go. Writing small pages takes the kernel
- * several times the CPU time, and that is most of what keeping entries costs. */
+/* Bytes written at a time: one large page of memory. Writing from small pages takes the kernel several times
+ * the CPU time, and the kernel's time is most of the cost of keeping entries. */
 #define CHUNK_BYTES ((size_t)2 << 20)
 
 void cw_cache_queue_init(struct cw_cache_queue *q, size_t limit)
@@ -56,7 +56,7 @@ struct cw_cache_chunk *cw_cache_queue_chunk(struct cw_cache_queue *q, size_t byt
         if (k->capacity >= capacity)
             break;
         q->bytes -=
-            k->capacity; /* a spare is too small for an unusually large entry, which takes its place */
+            k->capacity; /* the spare is too small for an unusually large entry: its memory is given up */
         chunk_free(CW_STEAL(k));
     }
     if (!k) {

@@ -1,30 +1,32 @@
-/* Reading entries: a large one straight to its destination, small neighbours with one read. Any thread. */
+/* Reading entries: a large entry straight into its destination, small entries that lie near each other with
+ * one read. Any thread. */
 #include <string.h>
 
 #include "base/cost_clock.h"
 #include "cache/internal.h"
 #include "cache/set.h"
 
-/* Bytes. Copying so many takes about as long as a read of its own. */
+/* Bytes of a small entry, at most. Copying this many bytes takes about as long as a separate read. */
 #define SMALL_BYTES ((size_t)8 << 10)
-/* Bytes between two entries that are read with them. */
+/* Bytes that may lie between two entries that are read together. */
 #define GAP_BYTES ((uint64_t)4 << 10)
-/* Bytes that are read together at most. */
+/* Bytes that one read of several entries has at most. */
 #define RUN_BYTES ((uint64_t)1 << 20)
-/* Bytes that are checked together for being in memory. Copying them takes a fraction of a millisecond, so
- * that few pages go away meanwhile, which would be waited for. */
+/* Bytes for which one check finds out whether they are in memory. Copying them takes a fraction of a
+ * millisecond, so few pages can leave memory between check and copy; the copy would have to wait for such a
+ * page. */
 #define RESIDENT_BYTES ((uint64_t)4 << 20)
 
-/* A call of cw_cache_read. */
+/* The state of a call of cw_cache_read. */
 struct reading {
     struct cw_cache_set *set;
     struct cw_arena *arena;
     uint64_t deadline_ns;
     struct cw_cache_unpacker *unpacker; /* NULL: not needed yet */
-    /* the bytes that were checked last: from the next entry to `checked_end` */
+    /* the bytes that were last checked for being in memory: in this segment, up to the offset checked_end */
     struct cw_cache_segment *checked;
     uint64_t checked_end;
-    bool resident; /* they are in memory */
+    bool resident; /* the checked bytes are in memory */
     struct cw_error *err;
 };
 
@@ -39,7 +41,7 @@ static int reading_bytes(struct reading *x, struct cw_cache_segment *g, uint64_t
                                                                     : CW_CACHE_NOWAIT);
 }
 
-/* Forgets an entry that is damaged or gone. Returns 2. */
+/* Removes an entry that is damaged or gone from the index, and counts it. Returns 2. */
 static int reading_lost(struct reading *x, const struct cw_cache_get *get, bool damaged)
 {
     struct cw_cache_counters *counters = &x->set->cache->counters;
@@ -53,7 +55,7 @@ static bool get_is_packed(const struct cw_cache_get *get)
     return get->place.stored < get->place.length;
 }
 
-/* Returns whether the entry has the sizes that the index says. */
+/* Returns whether the entry's header has the sizes that the index states. */
 static bool get_fits(const struct cw_cache_entry *e, const struct cw_cache_get *get)
 {
     return e->length == get->place.length && e->stored == get->place.stored;
@@ -76,7 +78,8 @@ static int reading_unpack(struct reading *x, const struct cw_cache_get *get, con
     return r;
 }
 
-/* Checks an entry that was read into memory, and copies or decompresses it. */
+/* Checks an entry that was read into scratch memory (from), and copies or decompresses it to its destination.
+ */
 static int reading_take(struct reading *x, const struct cw_cache_get *get, const uint8_t *from)
 {
     struct cw_cache_entry e;
@@ -126,8 +129,8 @@ static bool get_is_near(const struct cw_cache_get *g, const struct cw_cache_get 
     return next->place.segment == g->place.segment && next->place.offset <= get_end(g) + GAP_BYTES;
 }
 
-/* Finds out whether gets[0 .. n) are in memory, with one check for all of the n_all that lie together with
- * them. */
+/* Finds out whether gets[0 .. n) are in memory, unless an earlier check covers them. One check covers as many
+ * of the n_all gets as lie near each other. */
 static void reading_check(struct reading *x, const struct cw_cache_get *gets, size_t n, size_t n_all)
 {
     struct cw_cache_segment *g = gets[0].place.segment;

@@ -1,4 +1,4 @@
-/* The threads that read, and how a caller hands a read to one. */
+/* The reader threads, and how a caller passes a read to a reader. */
 #include "cache/readers.h"
 
 #include <errno.h>
@@ -11,34 +11,39 @@
 #include "cache/segment.h"
 #include "cache/set.h"
 
-/* Bytes read at a time, which are all the memory of a reader: so many that handing them over costs little. */
+/* Bytes that a reader reads at a time, and the size of its memory: enough that passing them on costs little.
+ */
 #define PIECE_BYTES ((size_t)1 << 20)
-/* More than the threads that read entries, so that even all of them can be stuck at once. */
+/* More than the number of threads that read entries, so that a read of each of them can be stuck at the same
+ * time. */
 #define READERS_MAX 64
 
 struct cw_cache_reader {
-    struct cw_cache_reader *next; /* in the list of idle ones */
-    struct cw_cache *cache;
+    struct cw_cache_reader *next; /* in the list of idle readers */
+    struct cw_cache *cache;       /* a counted reference (cw_cache.holders) */
     pthread_cond_t requested, done;
 
-    /* guarded by the readers' mutex, like all from here on */
+    /* guarded by the mutex of cw_cache_readers, like all fields from here on; LEFT: the caller abandoned the
+     * read */
     enum { READER_IDLE, READER_REQUESTED, READER_LEFT } state;
-    struct cw_cache_set *set; /* READER_LEFT: a reference that the caller left behind */
+    struct cw_cache_set *set; /* READER_LEFT: a reference that the reader gives back after the read */
     struct cw_cache_segment *segment;
     uint64_t offset;
     size_t bytes;
     int result;
-    uint8_t data[PIECE_BYTES]; /* the caller's alone while IDLE and not in the list, else the reader's */
+    /* used without the mutex: by the caller that took the reader while the state is IDLE, else by the reader
+     */
+    uint8_t data[PIECE_BYTES];
 };
 
-/* Puts a reader into the list of idle ones. Mutex held. */
+/* Puts a reader into the list of idle readers. The readers' mutex is held. */
 static void reader_rest(struct cw_cache_readers *l, struct cw_cache_reader *t)
 {
     t->next = l->idle;
     l->idle = t;
 }
 
-/* Ends a read that its caller left. The mutex is held, and released meanwhile. */
+/* Ends a read that its caller abandoned. The readers' mutex is held, and released for a moment. */
 static void reader_come_late(struct cw_cache *c, struct cw_cache_reader *t)
 {
     struct cw_cache_set *set = CW_STEAL(t->set);
@@ -62,7 +67,8 @@ static void *reader_main(void *arg)
     struct cw_cache *c = t->cache;
     pthread_mutex_lock(&c->readers.mutex);
     for (;;) {
-        /* A request that was left before this thread began is read too: it ends the wait of others. */
+        /* A request that was abandoned before this thread began is read, too: when it returns, other reads
+         * may begin again. */
         while (t->state == READER_IDLE && !c->readers.stop)
             pthread_cond_wait(&t->requested, &c->readers.mutex);
         if (t->state == READER_IDLE)
@@ -98,15 +104,16 @@ static struct cw_cache_reader *reader_new(struct cw_cache *c)
     atomic_fetch_add(&c->holders, 1);
     if (cw_thread_start(&id, reader_main, t, NULL) < 0) {
         reader_free(t);
-        atomic_fetch_sub(&c->holders, 1); /* the caller's set keeps the cache */
+        atomic_fetch_sub(&c->holders, 1); /* not the last holder: the caller's set keeps the cache open */
         return NULL;
     }
     c->readers.n++;
-    pthread_detach(id); /* a stuck one is not waited for at the end */
+    pthread_detach(id); /* closing the cache does not wait for stuck readers */
     return t;
 }
 
-/* Returns an idle reader, or a new one; NULL: there is none. Mutex held. */
+/* Takes an idle reader out of the list, or makes a new one. NULL: out of memory, or there are READERS_MAX
+ * readers. The readers' mutex is held. */
 static struct cw_cache_reader *reader_get(struct cw_cache *c)
 {
     struct cw_cache_readers *l = &c->readers;
@@ -130,8 +137,8 @@ void cw_cache_scatter(const struct iovec *v, size_t from, const uint8_t *data, s
     }
 }
 
-/* Lets t read a piece. 0; 2: it can't be read; 3: not in time, and t is not the caller's any more. Mutex
- * held. */
+/* Lets reader t read up to PIECE_BYTES. Returns 0; 2: the bytes can't be read; 3: the read did not end in
+ * time, and the caller must not use t any more. The readers' mutex is held, and released during the wait. */
 static int reader_read(struct cw_cache_set *s, struct cw_cache_reader *t, struct cw_cache_segment *g,
                        uint64_t offset, size_t bytes, uint64_t deadline_ns)
 {
@@ -150,7 +157,7 @@ static int reader_read(struct cw_cache_set *s, struct cw_cache_reader *t, struct
     t->set = cw_cache_set_ref(s);
     atomic_fetch_add(&c->readers.stuck, 1);
     if (!c->readers.noticed)
-        cw_notice("cachew: cache %s: a read did not come back in %.1f s; computing instead until it does",
+        cw_notice("cachew: cache %s: a read did not return in %.1f s; elements are computed until it does",
                   c->dir, (double)(cw_now_ns() - start) * 1e-9);
     c->readers.noticed = true;
     return 3;

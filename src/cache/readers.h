@@ -1,8 +1,8 @@
 /*
- * Threads for reads that may take long, so that callers need not wait for storage that does not answer. A
- * reader reads into memory of its own. The caller copies from there, or leaves at its deadline; then no
- * memory of the caller is written any more. While a read that was left has not come back (`stuck`), no other
- * read is begun.
+ * Reader threads, for reads that may take long, so that callers need not wait for storage that does not
+ * answer. A reader reads into its own memory, and the caller copies from there. At its deadline the caller
+ * abandons the read; from then on the reader writes to no memory of the caller. While an abandoned read has
+ * not returned (`stuck`), cw_cache_read begins no other read, except with CW_CACHE_FOREVER.
  */
 #pragma once
 #include <pthread.h>
@@ -16,22 +16,23 @@ struct cw_cache_set;
 struct cw_cache_segment;
 
 struct cw_cache_readers {
-    pthread_mutex_t mutex; /* the monitor's mutex may be taken inside */
+    pthread_mutex_t mutex; /* the monitor's mutex may be taken while this mutex is held */
     pthread_cond_t gone;   /* a reader has ended */
     /* guarded by mutex: */
-    struct cw_cache_reader *idle;
-    unsigned n;
-    bool stop, noticed;
-    atomic_uint stuck; /* reads that were left and have not come back */
+    struct cw_cache_reader *idle; /* list of readers without a read */
+    unsigned n;                   /* number of readers */
+    bool stop;                    /* idle readers must end */
+    bool noticed;                 /* the user was told of an abandoned read */
+    atomic_uint stuck;            /* number of abandoned reads that have not returned */
 };
 
 #define CW_CACHE_READERS {.mutex = PTHREAD_MUTEX_INITIALIZER, .gone = PTHREAD_COND_INITIALIZER}
 void cw_cache_readers_deinit(struct cw_cache_readers *l);
 /* Ends all readers, and waits for those that are not stuck. */
 void cw_cache_readers_stop(struct cw_cache_readers *l);
-/* Reads bytes of a segment of s into v. 0; 2: they can't be read; 3: not by deadline_ns. The caller holds a
- * reference of s. */
+/* Reads `bytes` bytes at an offset of segment g of set s into v. Returns 0; 2: the bytes can't be read; 3:
+ * the read did not end by deadline_ns (by cw_now_ns). The caller holds a reference of s. */
 int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset,
                         const struct iovec *v, size_t bytes, uint64_t deadline_ns);
-/* Copies n bytes to byte `from` and those behind it of the memory that v describes. */
+/* Copies n bytes of data into the memory that v describes, beginning at its byte number `from`. */
 void cw_cache_scatter(const struct iovec *v, size_t from, const uint8_t *data, size_t n);

@@ -19,42 +19,46 @@
 #include "storage/file.h"
 #include "storage/throttle.h"
 
-/* A set that no process uses is worth half of one in use, and half of that again after each day. */
+/* The entries of a set that no process uses count half as much as those of a set in use, and half of that
+ * again after each day. */
 #define UNUSED_SHARE 0.5
 #define HALF_LIFE_S 86400.0
-/* A segment is evicted only for one worth clearly more; else two sets would evict each other in turn. */
+/* A segment is evicted only if its value is below this part of the new segment's value. Otherwise two sets
+ * could evict each other in turn. */
 #define CLEARLY 0.9
-/* Seconds after which a small file that is still being written was left by a dead process. */
+/* Seconds after which a small file under a temporary name is taken to be left by a dead process. */
 #define META_S 60.0
-/* Seconds after which an unused set without segments is removed, with the profile that it kept. */
+/* Seconds after which an unused set without segments is removed, its profile included. */
 #define EMPTY_S (30 * 86400.0)
 
-/* A quota has room for at least this many segments, unless that would make them smaller than the least. */
+/* Segments are made so small that the quota has room for at least this many, but not smaller than
+ * LEAST_SEGMENT bytes. */
 #define QUOTA_SEGMENTS 8
 #define LEAST_SEGMENT ((uint64_t)64 << 10)
 
 struct candidate { /* a segment that may be evicted */
     char set[33], *name;
     uint64_t bytes;
-    double value; /* microseconds of computing saved per MiB, times how likely it is read again */
+    double value; /* microseconds of computing saved per MiB, times the likelihood that it is read again */
 };
 
-/* What a cache directory holds. */
+/* The files of a cache directory, as counted. */
 struct census {
-    struct candidate *files;
+    struct candidate *files; /* segments that may be evicted */
     size_t n, capacity;
     uint64_t used; /* bytes of all files */
 };
 
-/* Removes a file that only a process using the set needs; a process that wants to use the set waits
- * meanwhile. Returns whether the file stays, because a process uses the set. */
+/* Removes a file that is needed only while a process uses the set, if none does. No process can begin to use
+ * the set meanwhile. Returns whether the file stays. */
 static bool file_keep_used(int set, const char *name)
 {
     _cleanup_close_ int fd = -1;
     return cw_cache_try_lock(set, CW_CACHE_USED, &fd) != 0 || unlinkat(set, name, 0) < 0;
 }
 
-/* Returns how likely a set is to be read again, relative to one in use. Negative: it is pinned. */
+/* Returns the likelihood that a set is read again, relative to a set in use (1). Negative: the set is pinned.
+ */
 static double set_likelihood(int set)
 {
     struct stat st;
@@ -68,7 +72,7 @@ static double set_likelihood(int set)
     return UNUSED_SHARE * exp2(-CW_MAX(age_s, 0.0) / HALF_LIFE_S);
 }
 
-/* Adds a segment that may be evicted. Without memory it is counted, but can't be evicted. */
+/* Adds a segment that may be evicted. If memory is short, the segment is counted but can't be evicted. */
 static void census_add(struct census *census, const char *set, const char *name, uint64_t bytes, double value)
 {
     char *copy = strdup(name);
@@ -81,7 +85,8 @@ static void census_add(struct census *census, const char *set, const char *name,
     memcpy(f->set, set, sizeof(f->set));
 }
 
-/* Removes a file of a set that a dead process left. Returns whether the file stays. */
+/* Reads the status of a file of a set into *ret. Removes the file if a dead process left it. Returns whether
+ * the file stays. */
 static bool file_sweep(int set, const char *name, struct stat *ret)
 {
     enum cw_cache_name kind = cw_cache_name(name);
@@ -95,7 +100,7 @@ static bool file_sweep(int set, const char *name, struct stat *ret)
                                                         : file_keep_used(set, name);
 }
 
-/* Returns whether no process has used a set for long. */
+/* Returns whether no process has used a set for EMPTY_S. */
 static bool set_is_old(int set)
 {
     struct stat st;
@@ -103,7 +108,8 @@ static bool set_is_old(int set)
            difftime(time(NULL), st.st_mtime) >= EMPTY_S;
 }
 
-/* Counts the files of a set. sweep: a set that is neither used nor pinned and has no segment is removed. */
+/* Counts the files of a set. sweep: removes a set that has no segment, is not pinned and was not used for
+ * EMPTY_S. */
 static void census_count_set(struct census *census, int root, const char *key, bool sweep)
 {
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
@@ -123,12 +129,13 @@ static void census_count_set(struct census *census, int root, const char *key, b
             census_add(census, key, e->d_name, (uint64_t)st.st_size,
                        (double)strtoull(worth + 1, NULL, 10) * share);
     }
-    /* a set that can't be removed stays, and counts */
+    /* a set that can't be removed is counted */
     if (!sweep || kept || !set_is_old(set) || cw_cache_set_remove(root, key, NULL) != 0)
         census->used += bytes;
 }
 
-/* Counts everything below a cache directory. sweep: forsaken sets are removed. The directory is locked. */
+/* Counts all files below a cache directory. sweep: removes sets that were not used for long. The caller holds
+ * the directory's lock. */
 static void census_take(int root, struct census *census, bool sweep)
 {
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(root);
@@ -147,7 +154,7 @@ static void census_deinit(struct census *census)
 
 int cw_cache_room_lock(struct cw_cache_room *room)
 {
-    /* opened when it is first needed: a cache that can only be read is read */
+    /* The file is opened only when the lock is first needed, so that a read-only directory can be read. */
     if (room->lock_fd < 0 &&
         (room->lock_fd = cw_cache_open_file(room->dir_fd, CW_CACHE_LOCK, O_RDWR | O_CREAT)) < 0)
         return room->lock_fd;
@@ -155,7 +162,7 @@ int cw_cache_room_lock(struct cw_cache_room *room)
         return 0;
     const char *step = room->monitor->step;
     int r;
-    cw_cache_monitor_step(room->monitor, "waiting for its lock");
+    cw_cache_monitor_step(room->monitor, "waiting for the lock of the directory");
     do {
         r = flock(room->lock_fd, LOCK_EX) < 0 ? -errno : 0;
     } while (r == -EINTR);
@@ -168,7 +175,8 @@ void cw_cache_room_unlock(const struct cw_cache_room *room)
     (void)flock(room->lock_fd, LOCK_UN);
 }
 
-/* Removes what dead processes and forsaken sets left. Returns the bytes of all files that stay. */
+/* Removes the files of dead processes and sets that were not used for long. Returns the bytes of all files
+ * that stay. */
 static uint64_t room_sweep(struct cw_cache_room *room)
 {
     struct census census;
@@ -195,8 +203,9 @@ static void room_evict(struct cw_cache_room *room, const struct candidate *f)
         atomic_fetch_add(&room->evicted, 1);
 }
 
-/* Returns the quota that follows from the disk: the bytes that were there at first, and half of what was free
- * then. Bytes that the cache writes do not change it; bytes that others free or fill do. */
+/* Returns the quota that follows from the disk: the directory's bytes at the start plus half of the free
+ * space at the start. Bytes that the cache writes do not change the quota; bytes that other programs free or
+ * write do. */
 static uint64_t room_disk_quota(const struct cw_cache_room *room, uint64_t used)
 {
     struct statvfs v;
@@ -204,7 +213,7 @@ static uint64_t room_disk_quota(const struct cw_cache_room *room, uint64_t used)
                                           : (room->first_used + used + (uint64_t)v.f_bavail * v.f_frsize) / 2;
 }
 
-/* Sets quota and segment size, where `used` bytes lie in the directory. */
+/* Sets quota and segment size. used: bytes of all files in the directory. */
 static void room_set_quota(struct cw_cache_room *room, uint64_t used)
 {
     uint64_t quota = room->wanted_quota ? room->wanted_quota : room_disk_quota(room, used);
@@ -214,8 +223,8 @@ static void room_set_quota(struct cw_cache_room *room, uint64_t used)
     atomic_store(&room->quota, quota);
 }
 
-/* Evicts segments until `bytes` more fit. 0; 1: they can't, and nothing was evicted. The directory is locked.
- */
+/* Evicts segments of clearly less than `value` until `bytes` more bytes fit. Returns 0; 1: they can't fit,
+ * and nothing was evicted. The caller holds the directory's lock. */
 static int room_make(struct cw_cache_room *room, uint64_t bytes, uint64_t value)
 {
     struct census census;
@@ -236,7 +245,7 @@ static int room_make(struct cw_cache_room *room, uint64_t bytes, uint64_t value)
     return r;
 }
 
-/* Makes a file under a temporary name, locked and of its full size. The directory is locked. */
+/* Makes a file of `size` bytes under a temporary name and locks it. The caller holds the directory's lock. */
 static int file_create(int set, uint64_t size, char ret_name[CW_CACHE_TEMPORARY_SIZE], int *ret_fd)
 {
     uint64_t id = 0;
@@ -245,8 +254,8 @@ static int file_create(int set, uint64_t size, char ret_name[CW_CACHE_TEMPORARY_
     _cleanup_close_ int fd = cw_cache_open_file(set, ret_name, O_RDWR | O_CREAT | O_EXCL);
     if (fd < 0)
         return fd;
-    /* The lock says that a process writes the file; until it is taken, the directory's lock keeps others from
-     * removing it as an orphan. */
+    /* The file's lock says that a process writes it. Until that lock is taken, the directory's lock keeps
+     * other processes from removing the file as left by a dead process. */
     if (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0) {
         int e = errno;
         (void)unlinkat(set, ret_name, 0);
@@ -296,8 +305,8 @@ int cw_cache_room_open(struct cw_cache_room *room, struct cw_error *err)
     errno = 0;
     if (cw_make_dirs(dir, err) < 0)
         return errno ? -errno : -ENOMEM;
-    room->dir_fd = open(dir,
-                        O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a name of the user's: links are followed */
+    room->dir_fd = open(dir, O_RDONLY | O_DIRECTORY |
+                                 O_CLOEXEC); /* the user chose this name, so links are followed */
     if (room->dir_fd < 0) {
         int e = errno;
         cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir);

@@ -1,4 +1,4 @@
-/* The handle of a segment: reading it, and the table at its end. */
+/* The handle of a segment: reading the segment, and its table of entries. */
 #include "cache/segment.h"
 
 #include <errno.h>
@@ -13,9 +13,10 @@
 #include "storage/mapped.h"
 #include "storage/throttle.h"
 
-/* A larger count is no table of ours: each row stands for an entry of at least this size. */
+/* Limit of the rows in the table of a file: each row stands for an entry, which has at least a struct
+ * cw_cache_entry. */
 #define MAX_ROWS(size) ((size) / sizeof(struct cw_cache_entry))
-/* Bytes from which on copying from a mapping is faster than read(2) (docs/adr/0021). */
+/* From this number of bytes on, copying from a mapping is faster than read(2) (docs/adr/0021). */
 #define MAPPED_BYTES ((size_t)32 << 10)
 
 /* ---- the handle ---- */
@@ -47,7 +48,8 @@ void cw_cache_segment_free(struct cw_cache_segment *g)
 
 int cw_cache_segment_file(const char *path, const struct stat *st, struct cw_file **ret, struct cw_error *err)
 {
-    /* Removing a segment that others still read moves its change time; the entries have checksums. */
+    /* The change time is not compared, because removing a segment while other processes read it sets that
+     * time. The entries have checksums. */
     const struct cw_stat was = {
         .size = (uint64_t)st->st_size, .mtime_ns = cw_timespec_ns(&st->st_mtim), .ctime_ns = CW_ANY_TIME};
     return cw_file_new(path, &was, ret, err);
@@ -82,7 +84,7 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
         return 1;
     cw_throttle_read(CW_THROTTLE_STORE, bytes);
     pthread_rwlock_rdlock(&g->lock);
-    if (g->fd >= 0) { /* this process is still writing it, past the page cache if possible */
+    if (g->fd >= 0) { /* this process is still writing the segment, past the page cache if possible */
         ssize_t n = preadv2(g->fd, v, n_v, (off_t)offset, nowait ? RWF_NOWAIT : 0);
         r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
     } else if (g->file) {
@@ -96,8 +98,8 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
     return r;
 }
 
-/* Returns the mapping of a published segment, made if need be; NULL: there is none. Several threads may try
- * at a time: one of them wins. The caller holds g->lock. */
+/* Returns the mapping of a published segment, which is made if need be; NULL: no mapping can be made. Several
+ * threads may make one at the same time; the first one is kept. The caller holds g->lock. */
 static struct cw_mapped *segment_map(struct cw_cache_segment *g)
 {
     struct cw_mapped *m = atomic_load(&g->mapped), *other = NULL;
@@ -167,7 +169,7 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
     r = cw_cache_read_at(fd, t->table_offset, rows, t->n * sizeof(*rows));
     if (r == 0 && cw_hash64(rows, t->n * sizeof(*rows)) != t->table_hash)
         r = 1;
-    /* Entries must not overlap: a read of several neighbours relies on it. */
+    /* Entries must ascend and not overlap: reading several entries with one read relies on this. */
     uint64_t end = sizeof(h);
     for (size_t i = 0; i < t->n && r == 0; i++) {
         if (rows[i].offset < end || rows[i].offset > t->table_offset || rows[i].stored > rows[i].length ||

@@ -58,7 +58,7 @@ void cw_cache_set_unref(struct cw_cache_set *s)
         return;
     struct cw_cache_monitor *m = &s->cache->monitor;
     CW_GUARD(&m->mutex);
-    if (--s->refs == 1) /* the store's thread ends the set */
+    if (--s->refs == 1) /* only the reference of the store's thread is left, and that thread frees the set */
         pthread_cond_signal(&m->work);
 }
 
@@ -77,7 +77,7 @@ char *cw_cache_set_profile(struct cw_cache_set *s)
 void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text)
 {
     char *copy = strdup(text);
-    if (!copy) /* later runs measure for themselves */
+    if (!copy) /* without a profile, later runs measure again */
         return;
     CW_GUARD(&s->cache->monitor.mutex);
     free(s->profile);

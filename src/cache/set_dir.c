@@ -16,15 +16,16 @@
 #include "cache/set.h"
 #include "storage/throttle.h"
 
-/* Modification times of directories are no finer than this on some file systems: a change so shortly before a
- * scan may have been missed by it. */
+/* On some file systems the modification times of directories have only this resolution. So a scan may have
+ * missed a change if the directory was modified this shortly before the scan. */
 #define MTIME_GRAIN_NS ((int64_t)2000000000)
 
 /* ---- segments ---- */
 
 void cw_cache_set_name_segment(struct cw_cache_set *s, struct cw_cache_segment *g)
 {
-    /* Without memory a scan loads the segment once more; its entries are known by then. */
+    /* If memory is short, a later scan loads the segment a second time, but finds its entries in the index.
+     */
     (void)cw_map_add(&s->names, &g->node, cw_hash64(g->name, strlen(g->name)));
 }
 
@@ -40,8 +41,8 @@ static struct cw_cache_segment *set_find_segment(const struct cw_cache_set *s, c
     return NULL;
 }
 
-/* Loads a file that has the name of a segment. A damaged one becomes a dead segment, so that it is not read
- * again. */
+/* Loads a file that has the name of a segment. If the file is damaged it becomes a dead segment, so that
+ * later scans do not read it again. */
 static void set_load_segment(struct cw_cache_set *s, const char *name)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
@@ -50,7 +51,7 @@ static void set_load_segment(struct cw_cache_set *s, const char *name)
     struct stat st;
     size_t n = 0;
     _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, name, O_RDONLY);
-    if (fd < 0 && fd != -CW_CACHE_NO_FILE) /* it was removed meanwhile */
+    if (fd < 0 && fd != -CW_CACHE_NO_FILE) /* the file was removed meanwhile */
         return;
     int r = fd < 0 ? 1 : fstat(fd, &st) < 0 ? -1 : cw_cache_table_read(fd, s->key, &rows, &n, &trailer);
     if (fd < 0)
@@ -69,11 +70,11 @@ static void set_load_segment(struct cw_cache_set *s, const char *name)
         atomic_fetch_add(&s->cache->counters.bad, 1);
         atomic_store(&g->dead, true);
     }
-    /* without memory for the index, its entries are computed again */
+    /* if memory for the index is short, the entries are computed again */
     (void)!cw_cache_index_insert(&s->index, g, rows, n);
 }
 
-/* Loads new segments, and marks those as dead whose names are in the directory no more. */
+/* Loads new segments, and marks segments as dead whose names are no longer in the directory. */
 static void set_list(struct cw_cache_set *s)
 {
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
@@ -114,9 +115,9 @@ void cw_cache_set_scan(struct cw_cache_set *s)
 /* ---- entering ---- */
 
 /*
- * Locks the file that marks the set as used. 1: another process removed the set meanwhile, so directory and
- * file are to be made again. Where the file can't be written, other processes may take the set for unused and
- * remove it; its entries are then computed again.
+ * Locks the file that marks the set as used. Returns 0; 1: another process removed the set meanwhile, so the
+ * caller must make directory and file again; a negative errno. If the file can't be made, the set is used
+ * without the mark; then other processes may remove the set, and its entries are computed again.
  */
 static int set_mark_used(struct cw_cache_set *s)
 {
@@ -137,7 +138,7 @@ static int set_mark_used(struct cw_cache_set *s)
     return 0;
 }
 
-/* Opens the directory, which is made if need be, and marks it as used. */
+/* Makes the set's directory if need be, opens it, and marks the set as used. */
 static int set_open_dir(struct cw_cache_set *s)
 {
     int r;
@@ -164,10 +165,10 @@ int cw_cache_set_enter(struct cw_cache_set *s)
     }
     if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_META,
-                                 s->meta); /* it is for people: no error if it is missing */
+                                 s->meta); /* only people read it: no error if it can't be written */
     char *profile = cw_cache_read_text(s->dir_fd, CW_CACHE_PROFILE, CW_CACHE_PROFILE_BYTES);
     CW_WITH (&c->monitor.mutex) {
-        if (s->profile_changed) /* the run has a newer one by now */
+        if (s->profile_changed) /* the run has put a newer profile already */
             free(profile);
         else
             s->profile = profile;
@@ -185,6 +186,6 @@ void cw_cache_set_write_profile(struct cw_cache_set *s)
         s->profile_changed = false;
     }
     if (text)
-        /* on a full disk, later runs measure for themselves */
+        /* if the disk is full, later runs measure again */
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text);
 }

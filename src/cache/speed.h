@@ -1,10 +1,10 @@
-/* How fast storage was lately: an average in which each older measurement counts half of the next one. */
+/* How fast storage was lately: an average in which a measurement counts half as much as the one after it. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 struct cw_cache_speed {
-    double bytes, ns; /* ns 0: nothing was measured */
+    double bytes, ns; /* weighted sums; ns 0: nothing was measured */
 };
 
 static inline void cw_cache_speed_add(struct cw_cache_speed *s, size_t bytes, uint64_t ns)

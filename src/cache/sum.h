@@ -1,5 +1,5 @@
-/* XXH3 of large data, by the widest instructions of the processor where the library offers that choice. The
- * result is the same. */
+/* XXH3_64 of large data, computed with the widest vector instructions of the processor if the library can
+ * choose at run time. The result does not depend on the instructions. */
 #pragma once
 #include "base/hash.h"
 
@@ -8,8 +8,8 @@
 #include <immintrin.h>
 #include <xxh_x86dispatch.h>
 
-/* The library (0.8.1) leaves the upper halves of vector registers in use. SSE code after it then takes up to
- * twice as long; planning a resize did. */
+/* The library (0.8.1) leaves the upper halves of vector registers in use. SSE code that runs next then takes
+ * up to twice as long, as was measured when planning a resize. */
 __attribute__((target("avx"))) static inline void cw_sum_zero_upper(void)
 {
     _mm256_zeroupper();

@@ -1,4 +1,4 @@
-/* The store's thread: what it does, and when. It alone waits for the directory. */
+/* The store's thread: what it does, and when. Only this thread waits for the cache directory. */
 #include "cache/thread.h"
 
 #include <errno.h>
@@ -10,20 +10,20 @@
 #include "cache/set.h"
 
 #define MS UINT64_C(1000000)
-/* Between two scans for segments of other processes. */
+/* Time between two scans for segments of other processes. */
 #define SCAN_NS (500 * MS)
-/* An entry waits for at most so long until its chunk is written. */
+/* A chunk is queued for writing this long after its first entry, even if it is not full. */
 #define WRITE_NS (200 * MS)
-/* A segment is published after a second, or 1/PUBLISH_SHARE of the set's age if that is more: entries become
- * visible soon, and long runs leave no thousands of files. */
+/* A segment is published a second after it was begun, or after 1/PUBLISH_SHARE of the set's age if that is
+ * more. So entries become visible soon, and long runs do not make thousands of files. */
 #define PUBLISH_NS (1000 * MS)
 #define PUBLISH_SHARE 16
-/* When the run ends, writing goes on for at most so long. */
+/* After the run has ended, chunks are written for at most this long. */
 #define CLOSE_NS (5000 * MS)
-/* Between two updates of the time at which a set was used. */
+/* Time between two updates of the modification time of `used`. */
 #define TOUCH_NS (60000 * MS)
 
-/* Opens a set that is not open, unless it backs off after trouble. Mutex not held. */
+/* Opens a set if it is not open, unless its backoff after trouble lasts. The cache's mutex is not held. */
 static void set_open(struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache *c = s->cache;
@@ -38,18 +38,20 @@ static void set_open(struct cw_cache_set *s, uint64_t now)
         s->backoff.ns = 0;
 }
 
-/* Queues the set's current chunk where it is old, or no user is left that could add to it. Mutex held. */
+/* Queues the set's current chunk if it is old, or if no user is left that could add to it. The cache's mutex
+ * is held. */
 static void set_seal(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache_chunk *k = s->current;
-    /* 2 references, this thread's and the chunk's: no user is left */
+    /* 2 references are this thread's and the chunk's: no user is left */
     if (!k || (!c->flush && !c->stop && s->refs > 2 && now - k->since_ns < WRITE_NS))
         return;
     s->current = NULL;
     cw_list_add(&c->queue.full, &k->link);
 }
 
-/* Publishes, touches and scans a set where that is due. Mutex not held. */
+/* Publishes the set's segment, updates its time of use and scans its directory, each if due. last: the set is
+ * about to be closed. The cache's mutex is not held. */
 static void set_tend(struct cw_cache_set *s, uint64_t now, bool flush, bool last)
 {
     struct cw_cache *c = s->cache;
@@ -71,7 +73,9 @@ static void set_tend(struct cw_cache_set *s, uint64_t now, bool flush, bool last
     cw_cache_monitor_step(&c->monitor, NULL);
 }
 
-/* Returns whether this errno may pass. Any other one says that the directory's name is wrong. */
+/* Returns whether the trouble that this errno names may pass. Any other errno means that the directory's name
+ * is wrong.
+ */
 static bool trouble_may_pass(int e)
 {
     static const int list[] = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EHOSTDOWN, EMFILE, ENFILE, ENOMEM};
@@ -81,7 +85,7 @@ static bool trouble_may_pass(int e)
     return false;
 }
 
-/* Opens the directory if it is not open. Mutex not held. */
+/* Opens the cache directory if it is not open. The cache's mutex is not held. */
 static void dir_open(struct cw_cache *c)
 {
     struct cw_error err = {0};
@@ -99,7 +103,7 @@ static void dir_open(struct cw_cache *c)
     pthread_cond_broadcast(&c->monitor.progress);
 }
 
-/* Opens the directory and all sets that are not open. The mutex is held, and released meanwhile. */
+/* Opens the directory and all sets that are not open. The cache's mutex is held, and released during I/O. */
 static void open_all(struct cw_cache *c, uint64_t now)
 {
     if (c->stop)
@@ -120,7 +124,7 @@ static void open_all(struct cw_cache *c, uint64_t now)
     }
 }
 
-/* Returns whether a set was added while the mutex was not held. Mutex held. */
+/* Returns whether there is a set that open_all has not tried to open yet. The cache's mutex is held. */
 static bool has_new_set(const struct cw_cache *c)
 {
     CW_LIST_EACH (at, &c->sets)
@@ -129,8 +133,8 @@ static bool has_new_set(const struct cw_cache *c)
     return false;
 }
 
-/* Tends the sets without users, which are closed then, and if `all` the others. The mutex is held, and
- * released meanwhile. */
+/* Calls set_tend for the sets without users, which are then closed, and if `all` also for the other sets. The
+ * cache's mutex is held, and released during I/O. */
 static void tend_sets(struct cw_cache *c, uint64_t now, bool all, bool flush)
 {
     struct cw_link *at = c->sets.next;
@@ -138,7 +142,7 @@ static void tend_sets(struct cw_cache *c, uint64_t now, bool all, bool flush)
         struct cw_cache_set *s = CW_CONTAINER(at, struct cw_cache_set, link);
         bool last = s->refs == 1 && !s->current;
         if (last)
-            cw_link_out(&s->link); /* opening it again makes another set */
+            cw_link_out(&s->link); /* from now on cw_cache_set_open makes a new set for this key */
         if (last || all) {
             pthread_mutex_unlock(&c->monitor.mutex);
             set_tend(s, now, flush, last);
@@ -160,7 +164,7 @@ void *cw_cache_main(void *arg)
         if (c->stop && !closing)
             closing = now;
         open_all(c, now);
-        bool flush = c->flush; /* a request that comes from here on waits for another round */
+        bool flush = c->flush; /* a request that comes later than this is served in the next round */
         CW_LIST_EACH (at, &c->sets)
             set_seal(c, CW_CONTAINER(at, struct cw_cache_set, link), now);
         struct cw_cache_chunk *k = cw_cache_queue_pop(&c->queue);

@@ -1,8 +1,9 @@
 /*
- * The store's thread: opens the directory and the sets, writes, publishes, scans and evicts. It holds the
- * cache and ends when cw_cache.stop is set, the queue is empty and all sets were given back.
+ * The store's thread: opens the directory and the sets, writes and publishes segments, scans and evicts. It
+ * owns a reference of the cache (cw_cache.holders). It ends when cw_cache.stop is set, the queue is empty and
+ * no set has a user.
  */
 #pragma once
 
-/* cache: struct cw_cache. */
+/* The function of the thread. cache: its struct cw_cache. */
 void *cw_cache_main(void *cache);

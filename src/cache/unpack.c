@@ -1,4 +1,4 @@
-/* Contexts of zstd, and the list of those that no read uses. */
+/* Contexts of zstd for decompression, and the list of unused contexts. */
 #include "cache/unpack.h"
 
 #include <stdlib.h>

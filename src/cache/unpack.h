@@ -1,4 +1,5 @@
-/* Decompressing entries: contexts of zstd, kept for the next read. Any thread. */
+/* Decompressing entries. An unpacker is a context of zstd; unused unpackers are kept for later reads. Any
+ * thread may call. */
 #pragma once
 #include <pthread.h>
 #include <stddef.h>
@@ -16,5 +17,6 @@ void cw_cache_unpackers_deinit(struct cw_cache_unpackers *l);
 struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache_unpackers *l, struct cw_error *err);
 /* Accepts NULL. */
 void cw_cache_unpacker_put(struct cw_cache_unpackers *l, struct cw_cache_unpacker *u);
-/* Decompresses one frame into exactly `length` bytes. 0; 1: it is no such frame. */
+/* Decompresses one zstd frame of `stored` bytes into exactly `length` bytes. Returns 0; 1: the frame is
+ * damaged or has another length. */
 int cw_cache_unpack(struct cw_cache_unpacker *u, const void *from, size_t stored, void *to, size_t length);

@@ -1,4 +1,4 @@
-/* The segment that a set is writing: begun, filled, and published or given up. */
+/* The segment that a set is writing: beginning it, adding entries, publishing it or giving it up. */
 #include "cache/writer.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@
 #include "storage/file.h"
 #include "storage/throttle.h"
 
-/* Drops the segment that is being written. Its entries were counted as kept, and are lost. */
+/* Drops the segment that is being written. Its entries, which were counted as kept, are lost and counted as
+ * refused. */
 static void writing_give_up(struct cw_cache_set *s)
 {
     struct cw_cache_writing *w = &s->writing;
@@ -32,7 +33,8 @@ static void writing_give_up(struct cw_cache_set *s)
     w->segment = NULL;
 }
 
-/* Begins a segment with room for so many bytes. 0; 1: the quota has no room; a negative errno. */
+/* Begins a segment with room for at least `bytes` bytes of entries, table and trailer. Returns 0; 1: the
+ * quota has no room; a negative errno. */
 static int writing_begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
 {
     struct cw_cache_writing *w = &s->writing;
@@ -114,7 +116,8 @@ void cw_cache_publish(struct cw_cache_set *s)
     cw_cache_probe(s, CW_STEAL(w->segment)->name);
 }
 
-/* Writes past the page cache, unless the file system refuses that, which some do only at the first write. */
+/* Writes bytes to the end of the segment, past the page cache unless the file system refuses that. Some file
+ * systems refuse only at the first write. */
 static int writing_write(struct cw_cache *c, struct cw_cache_writing *w, const uint8_t *data, size_t bytes)
 {
     uint64_t start = cw_cost_now_ns(), delay_ns = cw_cost_delay_ns();
@@ -125,13 +128,13 @@ static int writing_write(struct cw_cache *c, struct cw_cache_writing *w, const u
         r = cw_cache_write_at(w->segment->fd, w->size, data, bytes);
     }
     uint64_t passed_ns = cw_cost_now_ns() - start;
-    delay_ns = cw_cost_delay_ns() - delay_ns; /* time without a CPU is not the storage's */
+    delay_ns = cw_cost_delay_ns() - delay_ns; /* waiting for a CPU is not counted as time of the storage */
     if (r == 0)
         cw_cache_speed_add(&c->written, bytes, passed_ns - CW_MIN(delay_ns, passed_ns));
     return r;
 }
 
-/* Adds the n entries of a chunk. 0; 1: the quota has no room; a negative errno. */
+/* Writes the n entries of a chunk to the segment. Returns 0; 1: the quota has no room; a negative errno. */
 static int writing_add(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t n, uint64_t cost_us)
 {
     struct cw_cache_writing *w = &s->writing;
@@ -163,7 +166,7 @@ static int writing_add(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
     w->size += bytes;
     w->filled += k->used;
     w->cost_us += cost_us;
-    /* without memory for the index, other processes find the entries */
+    /* if memory for the index is short, this process computes the entries again; other processes find them */
     (void)!cw_cache_index_insert(&s->index, w->segment, w->rows + first, n);
     return 0;
 }
@@ -194,6 +197,6 @@ void cw_cache_write(struct cw_cache_chunk *k)
     if (paused)
         return;
     if (r < 0)
-        cw_cache_publish(s); /* the entries before are sound */
+        cw_cache_publish(s); /* the entries that were written before the failure are good */
     cw_cache_monitor_trouble(&c->monitor, &s->backoff, NULL, r < 0 ? -r : 0);
 }

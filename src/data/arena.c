@@ -1,4 +1,4 @@
-/* Chunks of an arena: mapped, charged, reused. The thread that has the arena calls it. */
+/* The chunks of an arena: mapping, charging and reusing them. */
 #include "data/arena.h"
 
 #include <stdint.h>
@@ -7,17 +7,17 @@
 #include <sys/mman.h>
 
 /* Chunks grow from 64 KiB (a few cheap columns) by doubling to 1 MiB (a decoded photograph); larger requests
- * get a chunk of their own. */
+ * get a separate chunk. */
 #define CHUNK_MIN ((size_t)64 << 10)
 #define CHUNK_MAX ((size_t)1 << 20)
 
-/* Address space of the one chunk of an arena that is exact, at most. */
+/* Limit of the address space of the single chunk of an arena with `exact`. */
 #define SPAN_MAX ((size_t)1 << 40)
 
 struct cw_arena_chunk {
     struct cw_arena_chunk *next;
-    size_t size;   /* usable bytes, charged */
-    size_t mapped; /* address space; beyond size there are no pages yet */
+    size_t size;   /* usable bytes, which are charged */
+    size_t mapped; /* bytes of address space; the bytes after `size` have no pages yet */
     uint8_t *data;
 };
 
@@ -33,7 +33,8 @@ static void arena_chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
     free(c);
 }
 
-/* Address space of size bytes, or where the system does not give as much, of `least`. NULL: not even that. */
+/* Maps *size bytes of address space or, if the system refuses, `least` bytes, and sets *size. NULL: the
+ * system refuses that, too. */
 static void *arena_map(size_t *size, size_t least)
 {
     void *data = mmap(NULL, *size, PROT_READ | PROT_WRITE,
@@ -49,13 +50,14 @@ static struct cw_arena_chunk *arena_chunk_new(struct cw_arena *a, size_t bytes, 
            least = CW_ALIGN_UP(bytes, 4096);
     size = a->exact ? least : CW_MAX(CW_ALIGN_UP(size, 4096), least);
     if (cw_budget_take(a->budget, size, "scratch memory", size > least ? NULL : err) < 0) {
-        /* no room to grow into: what is needed */
+        /* the budget has no room for a larger chunk: take only the bytes that are needed */
         if (size == least || cw_budget_take(a->budget, least, "scratch memory", err) < 0)
             return NULL;
         size = least;
     }
     struct cw_arena_chunk *c = malloc(sizeof(*c));
-    /* Straight from the system, so that giving back means giving back: malloc would keep it, uncounted. */
+    /* Mapped directly, so that freeing returns the memory to the system: malloc would keep it, and it would
+     * not be charged. */
     size_t mapped = a->exact ? CW_MAX(CW_MIN(CW_ALIGN_UP(a->budget->limit, 4096), SPAN_MAX), size) : size;
     void *data = c ? arena_map(&mapped, size) : NULL;
     if (!data) {
@@ -68,7 +70,7 @@ static struct cw_arena_chunk *arena_chunk_new(struct cw_arena *a, size_t bytes, 
     return c;
 }
 
-/* Grows an exact arena in place by what is allocated. 1: it can't. */
+/* Grows the chunk of an exact arena in place. 1: it can't grow. */
 static int arena_extend(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
     struct cw_arena_chunk *c = a->current;
@@ -95,7 +97,7 @@ void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err)
         struct cw_arena_chunk **next = a->current ? &a->current->next : &a->first;
         if (r < 0 || (!*next && !(*next = arena_chunk_new(a, bytes, err))))
             return NULL;
-        a->current = *next; /* one that is too small is passed over: what follows was made because it was */
+        a->current = *next; /* if this chunk is too small, the one after it was made for that reason */
         a->used = 0;
     }
     void *p = a->current->data + a->used;

@@ -76,9 +76,9 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
         if (a->columns[k].name && strcmp(a->columns[k].name, name) == 0)
             return arrays_bad(err, name, "one array of this name, but there are two");
     if ((unsigned)type->dtype >= CW_N_DTYPES)
-        return arrays_bad(err, name, "a dtype there is");
+        return arrays_bad(err, name, "a known dtype");
     if (type->ndim < 0 || type->ndim > (type->dtype == CW_BYTES ? 0 : CW_MAX_NDIM))
-        return arrays_bad(err, name, "elements of at most 6 dimensions, of none where they are bytes");
+        return arrays_bad(err, name, "elements of at most 6 dimensions, and of no dimensions for bytes");
     for (int k = 0; k < type->ndim; k++)
         if (type->dims[k] < 1 && !(k == 0 && type->dims[k] == CW_VARIES))
             return arrays_bad(err, name, "dimensions of at least 1");
@@ -133,7 +133,8 @@ struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_
 
 /* ---- ids ---- */
 
-/* Offsets must ascend, and what they count must fit in memory. The bytes of all elements, into *bytes. */
+/* Checks a piece: its offsets must ascend, and its size must fit in memory. Adds the bytes of its elements to
+ * *bytes. */
 static int arrays_check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n,
                               uint64_t *bytes, struct cw_error *err)
 {
@@ -155,18 +156,19 @@ static int arrays_check_piece(const struct cw_array_column *c, const struct cw_a
             last > INT64_MAX / c->item)
             return arrays_bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
-            return arrays_bad(err, c->name, "data, but there is a null pointer");
+            return arrays_bad(err, c->name, "data, but its pointer is null");
     } else {
         if (__builtin_mul_overflow(n, (uint64_t)c->item, &size) || size > INT64_MAX)
             return arrays_bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
-            return arrays_bad(err, c->name, "data, but there is a null pointer");
+            return arrays_bad(err, c->name, "data, but its pointer is null");
     }
     *bytes += size;
     return 0;
 }
 
-/* What is read between two looks: some ms. A row counts for what finding it takes, too. */
+/* Bytes that are read between two calls of `cancelled`: some milliseconds. For each row some bytes are added,
+ * because finding the row takes time, too. */
 #define LOOK_BYTES (UINT64_C(16) << 20)
 #define ROW_BYTES 64
 
@@ -196,7 +198,8 @@ static int arrays_hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size
     return r;
 }
 
-/* Sizes come first: they say where elements begin. */
+/* Hashes rows of varying size. Each element's size is hashed before the element, so that the boundaries
+ * count. */
 static int arrays_hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                             size_t piece, struct cw_arrays_look *look, struct cw_error *err)
 {
@@ -210,7 +213,7 @@ static int arrays_hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const st
     return r;
 }
 
-/* Into the hash: what the column's elements are, however they are cut into pieces. */
+/* Adds a column to the hash. The result does not depend on how its elements are divided into pieces. */
 static int arrays_hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                               struct cw_arrays_look *look, struct cw_error *err)
 {
@@ -237,7 +240,7 @@ static void arrays_hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
     XXH3_128bits_update(x, &a->n_elements, sizeof(a->n_elements));
 }
 
-/* Of all columns up to this one; those before it are in x already. */
+/* Computes the hash of all columns up to this one; x has the columns before it. */
 static int arrays_hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                             struct cw_arrays_look *look, struct cw_hash128 *ret, struct cw_error *err)
 {
@@ -270,7 +273,7 @@ int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, stru
         if (r == 0 && (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi))
             r = cw_error_set(err, CW_E_DATA,
                              "the array \"%.60s\" was written to after the data set was made: a cache would "
-                             "keep it for what it was; make the data set anew",
+                             "return elements of the old content; make the data set again",
                              a->columns[i].name);
     }
     return r;
@@ -335,6 +338,6 @@ void cw_arrays_unref(struct cw_arrays *a)
     void (*release)(void *) = a->release;
     void *arg = a->arg;
     cw_arrays_free(a);
-    if (release) /* not under the mutex: it is the program's code */
+    if (release) /* called without the mutex, because it is the program's code */
         release(arg);
 }

@@ -1,7 +1,7 @@
 /*
- * A data set in memory: columns of elements, by reference, in one piece or more. Immutable once registered;
- * any thread reads. References are counted; the process has a list of all there are, by id, which holds none
- * itself.
+ * A data set in memory: columns of elements in the program's own memory, each in one or more pieces.
+ * Immutable once registered; then any thread may read it. References are counted. The process has a registry
+ * of all data sets by their id; the registry itself holds no reference.
  */
 #pragma once
 #include <stdatomic.h>
@@ -22,26 +22,30 @@ struct cw_array_view {
     size_t size;
 };
 
-/* Elements first[k] .. first[k + 1] - 1 of a column. Exactly one of the forms:
- *   offsets and views NULL: each element is column->item bytes, one after the other from data on;
- *   offsets: element i is offsets[i + 1] - offsets[i] items of column->item bytes, from data + (offsets[i] -
- * base) * item on; views: element i is where views[i] says (bytes only). */
+/* Piece k of a column: elements first[k] .. first[k + 1] - 1 of the data set. It has one of three forms:
+ *
+ *   - offsets and views are NULL: each element has column->item bytes; the elements follow one another from
+ * data on;
+ *   - offsets: element i of the piece has offsets[i + 1] - offsets[i] items of column->item bytes each, and
+ * begins at data + (offsets[i] - base) * item;
+ *   - views: views[i] says where element i of the piece lies (bytes only). */
 struct cw_array_piece {
     const uint8_t *data;
     const void *offsets;
-    uint64_t base;        /* the offset that data stands for; no offset is below it */
-    unsigned offset_size; /* 4 (int32) or 8 (uint64, int64): bytes of an offset */
+    uint64_t base;        /* the offset of the item at data; every offset is at least this */
+    unsigned offset_size; /* bytes of an offset: 4 (int32) or 8 (uint64, int64) */
     const struct cw_array_view *views;
 };
 
 struct cw_array_column {
     char *name;
     struct cw_type type; /* the first dimension may vary */
-    /* bytes: of an element; of one step along the dimension that varies; 1 for bytes with offsets */
+    /* bytes of an element; if the first dimension varies, bytes of one step along it; 1 for bytes with
+     * offsets */
     size_t item;
     struct cw_array_piece *pieces;
-    /* of the number of elements, and of what all columns up to this one were when they were registered: the
-     * last one's is the id */
+    /* hash of the number of elements and of the content of all columns up to this one, at registration; the
+     * id is the hash of the last column */
     struct cw_hash128 hash;
 };
 
@@ -50,54 +54,56 @@ struct cw_arrays {
     uint64_t n_elements, total_bytes;
     size_t n_columns, n_pieces;
     struct cw_array_column *columns;
-    uint64_t *first; /* n_pieces + 1 */
-    void **owned;    /* memory from malloc that pieces lie in */
+    uint64_t *first; /* by piece: number of its first element; n_pieces + 1 entries */
+    void **owned;    /* blocks of memory from malloc, freed with the data set */
     size_t n_owned, owned_room;
-    void (*release)(void *arg); /* called when it is freed; may be NULL */
+    void (*release)(void *arg); /* called when the data set is freed; may be NULL */
     void *arg;
     unsigned refs;          /* guarded by the registry's mutex */
     struct cw_arrays *next; /* guarded by the registry's mutex */
 };
 
-/* Making one: new, add columns and pieces, then cw_arrays_register, which checks it, computes the id and
- * makes it findable. Until then it is freed with cw_arrays_free, which does not call release. */
+/* To make a data set: call cw_arrays_new, fill in columns and pieces, then call cw_arrays_register, which
+ * checks the data set, computes its id and adds it to the registry. Before that, cw_arrays_free frees the
+ * data set without calling release. */
 struct cw_arrays *cw_arrays_new(size_t n_columns, size_t n_pieces);
 void cw_arrays_free(struct cw_arrays *a);
-/* Memory that lives as long as a; NULL: none. */
+/* Returns new memory that is freed with a; NULL: out of memory. */
 void *cw_arrays_own(struct cw_arrays *a, size_t bytes);
-/* The name is copied. item follows from the type, but for bytes of one size. CW_E_OPTION where name or type
- * won't do. */
+/* Sets name (copied), type and item of column i. item follows from the type; for bytes elements of one size
+ * the caller sets it afterwards. CW_E_OPTION: the name or the type is not valid. */
 int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const struct cw_type *type,
                      struct cw_error *err) _must_check_;
-/* From now on it has one reference and is read only. In case of error it is as it was. */
+/* Registers a, which from now on is immutable and has one reference, the caller's. After an error a is
+ * unchanged. */
 int cw_arrays_register(struct cw_arrays *a, struct cw_error *err) _must_check_;
 
-/* A new reference to those with this id; NULL: there are none. */
+/* Returns a new reference to the data set with this id; NULL: none is registered. */
 struct cw_arrays *cw_arrays_find(const char *id);
 struct cw_arrays *cw_arrays_ref(struct cw_arrays *a);
-/* The last one frees, on the calling thread. NULL is fine. */
+/* Gives back a reference. The last one frees the data set, in the calling thread. Accepts NULL. */
 void cw_arrays_unref(struct cw_arrays *a);
 
-/* Lets a reader of a whole data set, which may take long, be cancelled. Zero it before use; cancelled is
- * optional. */
+/* Lets a thread that reads a whole data set, which may take long, be cancelled. Zero it before use. */
 struct cw_arrays_look {
-    int (*cancelled)(void *); /* may be NULL */
+    int (*cancelled)(void *); /* true: stop; may be NULL */
     void *cancel_arg;
-    uint64_t bytes; /* that may be read before the next look */
+    uint64_t bytes; /* bytes that may be read before `cancelled` is called again */
 };
 
-/* Called before `bytes` more are read. CW_E_INTERRUPTED if it is cancelled. Looks at the first call, and then
- * once in a while. */
+/* To be called before each read of `bytes` bytes. Returns CW_E_INTERRUPTED if the reading is cancelled. Calls
+ * look->cancelled at the first call, and then from time to time. */
 int cw_arrays_look(struct cw_arrays_look *look, size_t bytes, struct cw_error *err) _must_check_;
-/* Whether the content is still that of the id: the memory belongs to the program, which may write to it.
- * Reads all of it. CW_E_DATA names the first column that is another. */
+/* Checks that the content is still the content at registration, because the program may have written to its
+ * memory. Reads all data. CW_E_DATA names the first column that changed. */
 int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look,
                     struct cw_error *err) _must_check_;
-/* Element i of a column. dims as in the type, with the one that varies filled in. */
+/* Returns element i of a column, by reference. Its dims are those of the type, with the actual size of the
+ * dimension that varies. */
 struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i);
 
-/* Everything of a stream of struct arrays (arrow.h), by reference where Arrow's layout allows it. Releases
- * the stream, in case of error too. *ret is registered and has one reference. CW_E_DATA names the column (and
- * row) that can't be taken. */
+/* Makes a data set of all batches of an Arrow stream of struct arrays (arrow.h). Data are used by reference
+ * where Arrow's layout allows it, else copied. Releases the stream, also after an error. *ret is registered
+ * and has one reference. CW_E_DATA names the column (and row) that is not supported. */
 int cw_arrays_from_arrow(struct ArrowArrayStream *stream, struct cw_arrays **ret,
                          struct cw_error *err) _must_check_;

@@ -1,7 +1,8 @@
 /*
- * Arrow streams as data sets in memory. Buffers are used where they are; only what has another layout here is
- * expanded: bits of bools, numbers behind a dictionary. The Arrow arrays live as long as the data set. Sizes
- * of buffers are not part of the interface: the producer of the stream vouches for them.
+ * Makes data sets in memory of Arrow streams. Buffers are used where they are. Only data whose layout differs
+ * here are copied and expanded: the bits of bools, and numbers that a dictionary encodes. The Arrow arrays
+ * live as long as the data set. Arrow's interface does not tell the sizes of buffers, so they can't be
+ * checked: the producer of the stream must get them right.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,15 +13,15 @@
 #include "data/arrays.h"
 #include "data/arrow_impl.h"
 
-struct import { /* what is released with the data set */
+struct import { /* the batches of the stream, released with the data set */
     struct ArrowArray *batches;
     size_t n, capacity;
 };
 
-/* Elements of an array that are looked at. */
+/* A range of the elements of an Arrow array. */
 struct range {
     const struct ArrowArray *array;
-    uint64_t start, n; /* start counts from the buffers' beginning: offsets are in it */
+    uint64_t start, n; /* start counts from the beginning of the buffers: the array's offset is included */
 };
 
 /* ---- buffers ---- */
@@ -43,7 +44,8 @@ static int arrow_malformed(const struct cw_arrow_column *c, struct cw_error *err
         c->schema->format);
 }
 
-/* No element of the range may be null. per_row: elements of a row, 0: it differs; row: of the first.
+/* CW_E_DATA if an element of the range is null. row: row of the first element; per_row: elements of a row, 0:
+ * it varies.
  */
 static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row,
                              uint64_t per_row, struct cw_error *err)
@@ -51,18 +53,19 @@ static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range
     const uint8_t *valid = x->array->null_count ? arrow_buffer(x->array, 0) : NULL;
     for (uint64_t i = 0; valid && i < x->n; i++)
         if (!arrow_bit(valid, x->start + i))
-            return per_row ? cw_arrow_bad(err, c->schema->name,
-                                          "has a null in row %" PRIu64
-                                          ": fill nulls or leave these rows out, components have none",
-                                          row + i / per_row)
-                           : cw_arrow_bad(err, c->schema->name,
-                                          "has a null in a list, in row %" PRIu64
-                                          " or after it: components have none",
-                                          row);
+            return per_row
+                       ? cw_arrow_bad(err, c->schema->name,
+                                      "has a null in row %" PRIu64
+                                      ": components can't hold nulls, so fill them or leave these rows out",
+                                      row + i / per_row)
+                       : cw_arrow_bad(err, c->schema->name,
+                                      "has a null in a list, in row %" PRIu64
+                                      " or after it: components can't hold nulls",
+                                      row);
     return 0;
 }
 
-/* Elements [start, start + n) of a child, as its parent counts them. */
+/* Makes the range of elements [start, start + n) of a child, as the parent counts them. */
 static int arrow_child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start,
                              uint64_t n, struct range *ret, struct cw_error *err)
 {
@@ -78,7 +81,7 @@ static int arrow_nomem(size_t bytes, struct cw_error *err)
     return cw_error_nomem(err, bytes, "arrays from Arrow");
 }
 
-/* Numbers of a range as bytes: in place, or bools expanded. */
+/* Finds the numbers of a range: in place, or for bools in new memory, one byte for each bit. */
 static int arrow_number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
                              const uint8_t **ret, struct cw_error *err)
 {
@@ -101,7 +104,7 @@ static int arrow_number_data(struct cw_arrays *a, const struct cw_arrow_column *
     return 0;
 }
 
-/* Nested fixed-size lists, down to their numbers. row and per_row as for check_nulls. */
+/* Finds the numbers of nested fixed-size lists. row and per_row: as for arrow_check_nulls. */
 static int arrow_fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x,
                             uint64_t row, uint64_t per_row, const uint8_t **ret, struct cw_error *err)
 {
@@ -148,7 +151,7 @@ static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, con
     return r < 0 ? r : arrow_fixed_data(a, c, items, row, 0, &p->data, err);
 }
 
-/* One string or binary value each, as views. */
+/* Makes views of the elements of a range, each of which is a string or binary value. */
 static int arrow_view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format,
                               const struct range *x, const struct cw_array_view **ret, struct cw_error *err)
 {
@@ -161,8 +164,8 @@ static int arrow_view_strings(struct cw_arrays *a, const struct cw_arrow_column 
         return arrow_malformed(c, err);
     for (uint64_t i = 0; i < x->n; i++) {
         if (format[0] == 'v') {
-            /* 16 bytes: size, then the text if it is up to 12 bytes, else 4 of them, its buffer, and where in
-             * it */
+            /* 16 bytes: the size; then the value itself if it has up to 12 bytes, else its first 4 bytes, the
+             * number of its buffer, and its offset there */
             const uint8_t *view = first + 16 * (x->start + i);
             int32_t size, number, at;
             memcpy(&size, view, 4);
@@ -224,7 +227,8 @@ static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *
     if (r == 0 && dictionary->null_count && arrow_buffer(dictionary, 0))
         for (uint64_t i = 0; r == 0 && i < values.n; i++)
             if (!arrow_bit(arrow_buffer(dictionary, 0), values.start + i))
-                r = cw_arrow_bad(err, c->schema->name, "has a null in its dictionary: components have none");
+                r = cw_arrow_bad(err, c->schema->name,
+                                 "has a null in its dictionary: components can't hold nulls");
     if (r == 0)
         r = c->type.dtype == CW_BYTES
                 ? arrow_view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
@@ -346,7 +350,7 @@ static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, st
         return arrow_nomem(0, err);
     for (size_t k = 0; k < m->n; k++)
         if (__builtin_add_overflow((*a)->first[k], (uint64_t)m->batches[k].length, &(*a)->first[k + 1]))
-            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows");
+            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows or more");
     for (size_t i = 0; r == 0 && i < (*a)->n_columns; i++)
         r = import_column(*a, m, i, schema->children[i], err);
     (*a)->release = import_free;

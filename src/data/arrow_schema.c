@@ -1,4 +1,4 @@
-/* Types of Arrow columns as types of components. Pure functions. */
+/* Finds the component types of Arrow columns. Pure functions. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,13 +75,13 @@ static int arrow_unsupported(const struct ArrowSchema *top, const struct ArrowSc
 {
     return cw_arrow_bad(
         err, top->name,
-        "is or holds %s (Arrow format \"%.40s\"), which can't be taken: select other columns, or cast it",
+        "is or holds %s (Arrow format \"%.40s\"), which is not supported: select other columns, or cast it",
         cw_arrow_format_name(what->format), what->format);
 }
 
 static bool arrow_is_binary(const char *format)
 {
-    format += format[0] == 'v'; /* views have small letters only, but there is no other type of that name */
+    format += format[0] == 'v'; /* vu and vz (views) become u and z; vU and vZ do not exist */
     return format[0] && strchr("uUzZ", format[0]) && format[1] == 0;
 }
 
@@ -95,7 +95,7 @@ static int arrow_read_numbers(const struct ArrowSchema *top, const struct ArrowS
         if (*end || n < 1 || type->ndim == CW_MAX_NDIM)
             return cw_arrow_bad(
                 err, top->name,
-                "has elements of a shape that can't be taken (at most 6 dimensions, each at least 1)");
+                "has elements of a shape that is not supported (at most 6 dimensions, each at least 1)");
         type->dims[type->ndim++] = n;
     }
     return !s->dictionary && arrow_number_format(s->format, &type->dtype) ? 0

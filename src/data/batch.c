@@ -60,7 +60,7 @@ int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_err
     return 0;
 }
 
-/* little-endian hosts */
+/* Adds a number, little-endian as all supported machines are. */
 static void batch_add_u64(XXH3_state_t *x, uint64_t v)
 {
     XXH3_128bits_update(x, &v, sizeof(v));
@@ -73,7 +73,7 @@ static void batch_add_text(XXH3_state_t *x, const char *text)
     XXH3_128bits_update(x, text, n);
 }
 
-/* Dims from `first` on; data of `size` bytes. */
+/* Adds a component to the hash: its dims from number `first` on, and `size` bytes of data. */
 static void batch_add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first,
                                 const uint64_t *lengths, size_t n_lengths, const void *data, size_t size)
 {

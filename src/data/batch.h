@@ -1,4 +1,4 @@
-/* Batches: what a client receives. Components lie in slabs, which a batch owns. */
+/* A batch: what a client receives. Its components lie in slabs, which the batch owns. */
 #pragma once
 #include "base/hash.h"
 #include "data/block.h"
@@ -10,32 +10,34 @@ struct cw_batch_component {
     int ndim;
     int64_t dims[CW_MAX_NDIM + 1];
     void *data;              /* C-contiguous; bytes: all strings one after the other */
-    size_t size;             /* of data, in bytes */
-    const uint64_t *lengths; /* bytes: one per string; else NULL */
+    size_t size;             /* bytes of data */
+    const uint64_t *lengths; /* for bytes: the length of each string; else NULL */
 };
 
 struct cw_batch {
-    uint64_t epoch, g;
-    uint64_t index; /* on a worker: its number in its range, or that of its first element */
-    uint32_t n;     /* records */
-    uint32_t flags; /* enum cw_record_flag that hold for the whole batch */
-    bool leading;   /* components have the batch dimension */
+    uint64_t epoch, g; /* g: number of the batch in the epoch */
+    uint64_t index;    /* on a worker: number of the batch, or of its first element, within its range */
+    uint32_t n;        /* number of records */
+    uint32_t flags;    /* enum cw_record_flag that hold for the whole batch */
+    bool leading;      /* components have the leading (batch) dimension */
     unsigned n_components;
     struct cw_batch_component *components; /* in byte order of names */
-    struct cw_record_id *ids;              /* n */
+    struct cw_record_id *ids;              /* by row: n entries */
     struct cw_slab *slabs[2];
-    void *memory;  /* of a copy; in a client: the loan of the memory that it lies in. Owned */
-    bool disowned; /* its slabs are not in the budget */
+    void *memory;  /* owned. Of a copy: its memory. In a client: the loan of the shared memory it lies in */
+    bool disowned; /* its slabs are not charged to the budget (cw_batch_disown) */
 };
 
+/* Frees a batch and gives its slabs back. */
 void cw_batch_free(struct cw_batch *b);
-/* It is a user's from now on (cw_slab_disown). */
+/* Marks the batch as handed to the user: its slabs are no longer charged to the budget (cw_slab_disown). */
 void cw_batch_disown(struct cw_batch *b);
-/* A copy in memory of its own, without slabs. */
+/* Makes a copy that has its own memory and no slabs. */
 int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_error *err) _must_check_;
 
-/* `hash` of interface: H(epoch, g, n, then per component len(name), name, len(dtype), dtype, ndim, dims,
- * data). */
+/* Returns the hash of a batch: the XXH3 128-bit hash of (epoch, g, n, then per component len(name), name,
+ * len(dtype), dtype, ndim, dims, data). */
 struct cw_hash128 cw_batch_hash(const struct cw_batch *b);
-/* Sum over the records of the same without epoch and g, n = 1, and without the batch dimension. */
+/* Returns the sum over the records of their hashes. The hash of a record is computed as for a batch with n =
+ * 1, but without epoch, g and the batch dimension. */
 struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b);

@@ -1,4 +1,4 @@
-/* Columns, faults and draws of a block. The thread that has the block calls it. */
+/* Columns, faults and draws of a block. Only the thread that works on the block calls these functions. */
 #include "data/block.h"
 
 #include <stdarg.h>
@@ -16,7 +16,7 @@ static void block_add_fault(struct cw_block *b, size_t row, const char *op, bool
                             va_list ap)
 {
     struct cw_fault *f = cw_arena_alloc(b->arena, sizeof(*f), NULL);
-    if (!f) /* the reason is lost, not the fact */
+    if (!f) /* out of memory: the reason is lost, but the row is still marked as failed */
         return;
     *f = (struct cw_fault){.next = b->faults, .row = row, .op = op, .note = note};
     vsnprintf(f->message, sizeof(f->message), fmt, ap);

@@ -1,5 +1,5 @@
-/* Loops between all pairs of dtypes; stateless, any thread. Written for the compiler's vectoriser: no calls
- * and no branches inside. */
+/* Loops that convert between all pairs of dtypes; stateless, any thread. The loops have no calls and no
+ * branches, so that the compiler can vectorise them. */
 #include "data/convert.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ typedef void (*convert_fn)(void *restrict dst, const void *restrict src, size_t 
 
 /* ---- scalars ---- */
 
-/* Round half to even without a call: adding 2^52 leaves no room for a fraction. */
+/* Rounds half to even without a call: after adding 2^52, a double has no bits for a fraction. */
 static inline double convert_round_even(double x)
 {
     double a = __builtin_fabs(x), r = (a + 0x1p52) - 0x1p52;
@@ -59,7 +59,7 @@ static inline float convert_bits_float(uint32_t u)
 static inline float convert_half_to_float(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
-    /* The exponent is put right by an exact multiplication, which normalises subnormals too. */
+    /* An exact multiplication corrects the exponent, and normalises subnormals, too. */
     uint32_t finite = convert_float_bits(convert_bits_float(m) * 0x1p112f);
     return convert_bits_float(sign | (m >= 0x0f800000u ? m | 0x7f800000u : finite));
 }
@@ -67,9 +67,9 @@ static inline float convert_half_to_float(uint16_t h)
 static inline uint16_t convert_float_to_half(float f)
 {
     uint32_t u = convert_float_bits(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
-    /* carries into the exponent, up to infinity */
+    /* rounding may carry into the exponent, up to infinity */
     uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
-    /* 0.5 has the ulp of a half's subnormals */
+    /* adding 0.5 rounds to a multiple of the smallest subnormal half, which is the last place of 0.5 */
     uint32_t small = convert_float_bits(convert_bits_float(a) + 0.5f) - 0x3f000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x47800000u ? 0x7c00u : r;
@@ -77,8 +77,8 @@ static inline uint16_t convert_float_to_half(float f)
     return (uint16_t)(sign | r);
 }
 
-/* Rounds a double to a float such that rounding that to fewer than 23 bits gives what rounding the double
- * would ("round to odd"). */
+/* Rounds a double to a float ("round to odd") such that rounding the float to fewer than 23 bits gives the
+ * same result as rounding the double directly. */
 static inline float convert_double_to_odd(double d)
 {
     float f = (float)d;
@@ -86,7 +86,7 @@ static inline float convert_double_to_odd(double d)
     uint32_t u = convert_float_bits(f);
     if (back == d || d != d || (u & 0x7f800000u) == 0x7f800000u)
         return f;
-    if (!(u & 1u)) /* even and inexact: the odd neighbour on the side of d */
+    if (!(u & 1u)) /* even and inexact: take the odd neighbour on d's side */
         u = __builtin_fabs(back) < __builtin_fabs(d) ? u + 1 : u - 1;
     return convert_bits_float(u);
 }
@@ -123,8 +123,8 @@ static inline uint16_t convert_double_to_bfloat(double d)
         } \
     }
 
-/* Source types with the C type T; wrapping is what C's conversion to unsigned and gcc's and clang's to signed
- * types do. */
+/* The loops from an integer type S. Conversions wrap around: C defines that for unsigned types, gcc and clang
+ * for signed types. */
 #define FROM_INTEGER(S) \
     LOOP(S##_bool, S, uint8_t, x != 0) \
     LOOP(S##_1, S, uint8_t, x) \
@@ -203,7 +203,7 @@ void cw_convert(enum cw_dtype from, enum cw_dtype to, void *dst, const void *src
         direct[from][to](dst, src, n);
         return;
     }
-    /* A half precision at one end or both: through float32, a piece at a time. */
+    /* From or to a half precision: by way of float32, 256 values at a time. */
     float piece[256];
     size_t from_size = cw_dtype_size(from), to_size = cw_dtype_size(to);
     for (size_t at = 0; at < n; at += 256) {

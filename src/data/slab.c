@@ -1,4 +1,4 @@
-/* Makes, hands out, trims and frees slabs. One mutex per pool. */
+/* Makes, lends, trims and frees slabs. Each pool has one mutex. */
 #include "data/slab.h"
 
 #include <errno.h>
@@ -11,10 +11,11 @@
 #include "base/thread.h"
 
 #define PAGE ((size_t)4096)
-/* Address space of one memfd; its pages are there only once written. Larger slabs get a memfd of their own.
+/* Bytes of address space of one region; its pages are allocated only when written. A larger slab gets a
+ * separate region.
  */
 #define REGION_SIZE ((size_t)1 << 30)
-/* ... where the address space or the size of files is limited. */
+/* Bytes of a region if the address space or the size of files is limited. */
 #define REGION_SIZE_SMALL ((size_t)16 << 20)
 
 struct cw_slab_region {
@@ -24,8 +25,8 @@ struct cw_slab_region {
     int fd;
 };
 
-/* Sizes are rounded up to 8 steps per power of two, so that slabs of similar size serve each other: at
- * most 12.5 % are lost. */
+/* Returns the size class of a size, and the rounded size. Sizes are rounded up to one of 8 steps per power of
+ * two, so that a slab can be reused for a similar size; at most 12.5 % are wasted. */
 static unsigned slab_size_class(size_t size, size_t *ret_size)
 {
     size_t pages = CW_MAX((size + PAGE - 1) / PAGE, 1);
@@ -88,12 +89,12 @@ void cw_slab_pool_deinit(struct cw_slab_pool *p)
     pthread_mutex_destroy(&p->mutex);
 }
 
-/* A memfd of this size, sealed; -errno. */
+/* Makes a sealed memfd of this size. Returns its descriptor or a negative errno. */
 static int slab_make_memfd(size_t size)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
-        return -EFBIG; /* to try it would be a signal */
+        return -EFBIG; /* ftruncate would raise SIGXFSZ */
     int fd = memfd_create("cachew-slabs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
@@ -109,7 +110,7 @@ static const char *slab_why_no_memfd(int errnum)
 {
     switch (errnum) {
     case EFBIG:
-        return "files may not be so large (ulimit -f)";
+        return "files of this size are not allowed (ulimit -f)";
     case EPERM:
     case EACCES:
     case ENOSYS:
@@ -122,7 +123,7 @@ static const char *slab_why_no_memfd(int errnum)
     }
 }
 
-/* Maps size bytes, of a memfd or not. -errno. */
+/* Maps a region of `size` bytes, of a new memfd or of anonymous memory. Returns 0 or a negative errno. */
 static int slab_map_region(struct cw_slab_region *region, size_t size, bool memfd)
 {
     region->size = size;
@@ -139,14 +140,14 @@ static int slab_map_region(struct cw_slab_region *region, size_t size, bool memf
     return -e;
 }
 
-/* Pages that are not needed go back to the system, and are zeros when they are. */
+/* Gives the pages of a slab back to the system; new pages are zeroed. */
 static void slab_punch(const struct cw_slab *s)
 {
     (void)madvise(s->data, s->size, s->fd >= 0 ? MADV_REMOVE : MADV_DONTNEED);
 }
 
-/* In a shared pool a memfd where there can be one, and as large as it may be; else other memory, and why.
- * mutex held */
+/* Adds a region with room for `size` bytes. In a shared pool it is a memfd if one can be made, preferably of
+ * the larger size; else it is anonymous memory, and p->why_private says why. The pool's mutex is held. */
 static int slab_region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
 {
     const size_t sizes[] = {CW_MAX(size, REGION_SIZE), CW_MAX(size, REGION_SIZE_SMALL)};
@@ -163,19 +164,20 @@ static int slab_region_new(struct cw_slab_pool *p, size_t size, struct cw_error 
         free(region);
         return cw_error_errno(err, CW_E_MEMORY, -r,
                               "can't map %zu bytes of memory for batches, nor a region of %zu bytes with "
-                              "room for more (ulimit -v limits it)",
+                              "room for more (ulimit -v limits the address space)",
                               size, sizes[1]);
     }
     if (first && !p->why_private.status)
         cw_error_errno(&p->why_private, CW_E_MEMORY, first, "%s", slab_why_no_memfd(first));
     if (!p->shared)
-        (void)madvise(region->data, region->size, MADV_DONTFORK); /* else a child has more than it needs */
+        /* a forked child gets only the slabs in users' hands (slab_fork.c) */
+        (void)madvise(region->data, region->size, MADV_DONTFORK);
     region->next = p->regions;
     p->regions = region;
     return 0;
 }
 
-/* mutex held */
+/* Makes a new slab in a region with room for it. The pool's mutex is held. */
 static int slab_new(struct cw_slab_pool *p, size_t size, unsigned class, struct cw_slab **ret,
                     struct cw_error *err)
 {

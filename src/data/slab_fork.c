@@ -1,8 +1,8 @@
 /*
- * What becomes of private slabs when the process forks: the child gets those that users have, copied when
- * written to, so that nothing that happens here later is seen there. Of the rest, which may be most of the
- * memory, it gets nothing. The thread that forks runs this; it holds no lock of the engine but, perhaps, a
- * runner's.
+ * Handles private slabs when the process forks. The child gets the slabs that are in users' hands, as a copy
+ * on write, so that it does not see later changes by the parent. It gets none of the other slabs, which may
+ * be most of the memory. This code runs in the thread that forks, which holds no lock of the engine except
+ * possibly that of a runner.
  */
 #include "data/slab.h"
 
@@ -10,7 +10,7 @@
 
 #include "base/thread.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before that of a pool */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* locked before the mutex of a pool */
 static struct cw_slab_pool *pools;                        /* guarded by mutex */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -19,7 +19,7 @@ static void slab_fork_each_users(int advice)
     for (struct cw_slab_pool *p = pools; p; p = p->next)
         for (struct cw_slab *s = p->made; s; s = s->made)
             if (s->users)
-                /* refused for more than 65,530 pieces of address space (vm.max_map_count) */
+                /* fails if the process would have over 65,530 mappings (vm.max_map_count) */
                 (void)madvise(s->data, s->size, advice);
 }
 
@@ -44,7 +44,7 @@ static void slab_fork_in_parent(void)
     slab_fork_unlock_all();
 }
 
-/* The parent's pools are no pools here: nothing of the engine runs, and nothing is given back. */
+/* Empties the list of pools in the child: the engine does not run there, and no slab is given back. */
 static void slab_fork_in_child(void)
 {
     slab_fork_unlock_all();
@@ -54,7 +54,7 @@ static void slab_fork_in_child(void)
 static void slab_fork_install(void)
 {
     (void)pthread_atfork(slab_fork_before, slab_fork_in_parent,
-                         slab_fork_in_child); /* fails without memory: then a child has no batches */
+                         slab_fork_in_child); /* fails only if memory is short: then a child has no batches */
 }
 
 void cw_slab_fork_add(struct cw_slab_pool *p)
@@ -69,7 +69,7 @@ void cw_slab_fork_remove(struct cw_slab_pool *p)
 {
     CW_GUARD(&mutex);
     struct cw_slab_pool **at = &pools;
-    while (*at && *at != p) /* one of before a fork is in no list */
+    while (*at && *at != p) /* in a child, a pool of the parent is not in the list */
         at = &(*at)->next;
     if (*at)
         *at = p->next;

@@ -1,5 +1,5 @@
-/* Types of components: dtype and shape, known at compile time; shapes may have dimensions that vary per
- * element. */
+/* Types of components: dtype and shape, known when the pipeline is compiled. A shape may have dimensions that
+ * vary from element to element. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,9 +27,9 @@ enum cw_dtype {
 
 /* "bool", "uint8", ..., "bfloat16", "float32", "float64", "bytes". */
 const char *cw_dtype_name(enum cw_dtype dtype);
-/* 0 or -1 when the name is unknown. */
+/* Stores the dtype of a name in *ret. Returns 0, or -1 if the name is unknown. */
 int cw_dtype_parse(const char *name, enum cw_dtype *ret);
-/* Bytes of one value; 0 for bytes. */
+/* Returns the bytes of one value; 0 for CW_BYTES. */
 size_t cw_dtype_size(enum cw_dtype dtype);
 bool cw_dtype_is_float(enum cw_dtype dtype);
 bool cw_dtype_is_signed(enum cw_dtype dtype);  /* signed integers */
@@ -41,15 +41,17 @@ bool cw_dtype_is_integer(enum cw_dtype dtype); /* signed or unsigned, not bool *
 
 struct cw_type {
     enum cw_dtype dtype;
-    int ndim; /* -1: not even the rank is known before an element is there */
+    int ndim; /* -1: the number of dimensions is not known before an element was computed */
     int64_t dims[CW_MAX_NDIM];
 };
 
-/* True when every element has the same size: not bytes, rank known, no dimension varies. */
+/* Returns whether every element has the same size: the dtype is not bytes, ndim is known, and no dimension
+ * varies. */
 bool cw_type_fixed(const struct cw_type *t);
-/* Bytes of one element of a fixed type; SIZE_MAX on overflow. */
+/* Returns the bytes of one element of a fixed type; SIZE_MAX on overflow. */
 size_t cw_type_bytes(const struct cw_type *t);
-/* "uint8[224,224,3]", "float32", "uint8[?,?,3]", "uint8[...]", "bytes"; returns buf. */
+/* Prints a type into buf and returns buf: "uint8[224,224,3]", "float32", "uint8[?,?,3]" (dimensions that
+ * vary), "uint8[...]" (ndim unknown), "bytes". */
 const char *cw_type_print(const struct cw_type *t, char buf[160]);
 struct cw_type cw_type_scalar(enum cw_dtype dtype);
 

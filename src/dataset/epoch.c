@@ -15,8 +15,8 @@ uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt)
     return cw_key_hash(&key);
 }
 
-/* Of the operator at a position, or of `replace`, the last. Before a cache point with `freeze` draws are
- * those of its own seed and epoch. */
+/* Returns the Philox key of the draws of the operator at position i; the last i is that of `replace`.
+ * Operators before a cache point with `freeze` use the cache point's seed and epoch. */
 static uint64_t epoch_draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i)
 {
     const struct cw_freeze *f = &c->freeze[i];
@@ -85,7 +85,7 @@ uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id
     }
     if (id->element)
         words[n++] = id->element - 1;
-    return cw_hash64(words, n * sizeof(words[0])); /* little-endian hosts only, as base/hash.h */
+    return cw_hash64(words, n * sizeof(words[0])); /* for little-endian machines only, like base/hash.h */
 }
 
 void cw_record_print(const struct cw_program *g, const struct cw_record_id *id, char buf[128])

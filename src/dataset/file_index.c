@@ -1,4 +1,4 @@
-/* Index of one-file-per-record data sets. The threads live only inside cw_file_index_open. */
+/* The index of a data set with one file per record. The threads exist only during cw_file_index_open. */
 #include "dataset/file_index.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "dataset/index.h"
 #include "storage/file.h"
 
-#define BATCH 16 /* files a thread takes at a time */
+#define BATCH 16 /* files that a thread takes at a time */
 
 struct body {
     uint64_t n, names_size;
@@ -44,7 +44,7 @@ int cw_file_index_attach(const uint8_t *base, size_t size, struct cw_file_index 
         .base = base,
         .size = size,
     };
-    for (size_t i = 0, at = 0; i < x.n; i++) { /* the names lie one after another and fill their room */
+    for (size_t i = 0, at = 0; i < x.n; i++) { /* the names follow one another and fill the column */
         if (x.name_at[i] != at || at >= b.names_size)
             return -1;
         size_t length = strnlen(x.names + at, b.names_size - at);
@@ -60,11 +60,11 @@ int cw_file_index_attach(const uint8_t *base, size_t size, struct cw_file_index 
     return 0;
 }
 
-/* ---- what is known already: files of an earlier index, found by path ---- */
+/* ---- the files of an earlier index, by path ---- */
 
 struct known {
     struct cw_file_index index;
-    uint64_t *slots; /* open addressing: 0 free, else number of the file + 1 */
+    uint64_t *slots; /* a hash table with open addressing; 0: free, else the file's number + 1 */
     size_t mask;
 };
 
@@ -74,7 +74,7 @@ static void file_index_known_load(struct known *k, const char *path)
     size_t size;
     if (k->slots || !path || !cw_index_map(path, &base, &size))
         return;
-    uint8_t *copy = malloc(size); /* not mapped: it is small and soon replaced */
+    uint8_t *copy = malloc(size); /* a copy, because the index file is small and may soon be replaced */
     if (copy)
         memcpy(copy, base, size);
     munmap((void *)base, size);
@@ -124,7 +124,8 @@ static bool file_index_known_key(const struct known *k, const char *path, size_t
 
 /* ---- reading ---- */
 
-/* Hashes (relative path, 0, size, content's ends); buffer has room for all that is read. */
+/* Computes the key of a file: the hash of (relative path, 0, size, the content's ends). buffer: 2 *
+ * CW_KEY_EDGE_BYTES. */
 static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, uint64_t *ret,
                     struct cw_error *err)
 {
@@ -261,7 +262,7 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n,
     if (r == 0) {
         cw_index_seal(base, size, CW_INDEX_FILES);
         if (cw_file_index_attach(base, size, ret) < 0)
-            r = cw_error_set(err, CW_E_BUG, "the index that was built does not hold together");
+            r = cw_error_set(err, CW_E_BUG, "the index that was built is inconsistent");
     }
     if (r < 0) {
         free(base);

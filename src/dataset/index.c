@@ -1,5 +1,5 @@
-/* Finding, making and keeping the index segments of a list of files. The threads live only inside
- * cw_index_open. */
+/* Finds, makes and saves the index segments of a list of files. The threads exist only during cw_index_open.
+ */
 #include "dataset/index.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/thread.h"
 #include "storage/file.h"
 
-#define MAX_THREADS 64 /* enough for any disk */
+#define MAX_THREADS 64 /* threads that read files: enough to keep any disk busy */
 
 char *cw_index_path(const char *index_dir, const char *kind, const char *path, const char *variant)
 {
@@ -51,7 +51,7 @@ bool cw_index_map(const char *path, const uint8_t **ret, size_t *ret_size)
 void cw_index_save(const char *index_dir, const char *path, const uint8_t *data, size_t size)
 {
     if (cw_make_dirs(index_dir, NULL) < 0 || cw_put(path, data, size, NULL) < 0)
-        return; /* made anew next time */
+        return; /* the next run makes the index again */
 }
 
 static bool index_load(const char *index_path, const struct cw_stat *st, const struct cw_index_options *o,
@@ -72,7 +72,7 @@ static bool index_load(const char *index_path, const struct cw_stat *st, const s
     return true;
 }
 
-/* One file: from its index files, or by reading it. *ret_reused says which. */
+/* Gets the segment of one file from an index file (*ret_reused is true), or by reading the file. */
 static int index_open_segment(const char *path, size_t prefix, const struct cw_index_options *o,
                               struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
 {
@@ -139,7 +139,7 @@ void cw_file_threads_run(struct cw_file_threads *t, size_t n_threads, void *(*wo
     atomic_init(&t->failed, t->n);
     while (running + 1 < wanted && pthread_create(&threads[running], NULL, work, arg) == 0)
         running++;
-    work(arg); /* this thread is one of them, and enough if none could be started */
+    work(arg); /* this thread works, too, and does all the work if no other could be started */
     for (size_t i = 0; i < running; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&t->mutex);

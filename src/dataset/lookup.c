@@ -1,6 +1,6 @@
-/* Positions in any order to records, many at a time: what a shuffle whose input is shuffled itself requests.
- * All of them go down the tree together, so that a window of a shuffle on the way serves every position that
- * lies in it. */
+/* Maps many positions, in any order, to records: a shuffle whose input is shuffled itself needs that. All
+ * positions go down the tree together, so that the order of a window is made once for all positions in the
+ * window. */
 #include "dataset/seq.h"
 
 int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,

@@ -9,10 +9,11 @@
 #include "base/text.h"
 #include "dataset/orders.h"
 
-/* Elements in a row that are judged where there are no batches. */
+/* Consecutive elements that are judged in a pipeline without batches. */
 #define ROW UINT64_C(256)
 
-/* n positions are `parts` equal parts: how many of these `batch` random positions come from, on average. */
+/* Returns how many of `parts` equal parts of n positions the `batch` positions of a random selection come
+ * from, on average. */
 static double mixing_parts_met(double n, double parts, uint64_t batch)
 {
     double missed = 1;
@@ -34,20 +35,20 @@ static void mixing_describe(struct cw_mixing *m, bool batched)
     const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
     const char *name = slash ? slash + 1 : m->compressed;
     char why[300], batch[48];
-    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "as by=\"chunk\" asks for", name);
+    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "because by=\"chunk\" is set", name);
     snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
              batched ? "comes" : "elements in a row come");
     snprintf(m->says, sizeof(m->says),
              "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64
-             " chunks of %.0f records, by record from %.0f; %s",
+             " chunks of %.0f records (shuffled by record: from %.0f); %s",
              m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
              name ? "write the files uncompressed, or in random order"
-                  : "this is good enough where neighbours have nothing in common");
+                  : "this is good enough if neighbouring records have nothing in common");
     cw_text_clean(m->says, sizeof(m->says)); /* a file may have any name */
 }
 
-/* Whether the result of a shuffle by chunk is less than a permutation of all positions. Of several in a row
- * each one multiplies the number of chunks that a window's positions come from. */
+/* Returns whether a shuffle by chunk does not mix all positions, and the estimate. Each of several shuffles
+ * by chunk in a row multiplies the number of chunks that the positions of a window come from. */
 static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *shuffle, struct cw_mixing *ret)
 {
     const struct cw_compiled *c = q->compiled;

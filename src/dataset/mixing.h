@@ -1,23 +1,22 @@
 /*
  * How well the shuffles by chunk of a sequence mix (docs/shuffling.md), estimated from the sizes of chunks
- * and windows. For `cachew explain`, and for the note with which a run begins.
+ * and windows. `cachew explain` shows the estimate, and a run reports it when it begins.
  */
 #pragma once
 #include "dataset/sequence.h"
 
 struct cw_mixing {
-    unsigned position;       /* of the shuffle in the pipeline */
-    const char *compressed;  /* path of a file whose records can't be read alone; NULL: `by` is "chunk" */
-    uint64_t chunks;         /* of the shuffle's input */
-    double chunk_records;    /* of a chunk, on average */
-    uint64_t batch;          /* the batch size, or elements in a row where there are no batches */
-    double chunks_per_batch; /* the chunks that the elements of a batch come from: expected number */
-    double chunks_by_record; /* the same after a permutation of all positions */
-    char says[640];          /* a sentence for people, without a stop */
+    unsigned position;       /* of the shuffle operator in the pipeline */
+    const char *compressed;  /* the compressed file that makes the shuffle by chunk; NULL: `by` is "chunk" */
+    uint64_t chunks;         /* number of chunks of the shuffle's input */
+    double chunk_records;    /* average number of records of a chunk */
+    uint64_t batch;          /* the batch size; without batches, the number of consecutive elements judged */
+    double chunks_per_batch; /* expected number of different chunks that the elements of a batch come from */
+    double chunks_by_record; /* this number if the shuffle were by record */
+    char says[640];          /* these facts as a sentence for people, without the full stop */
 };
 
 typedef void (*cw_mixing_found)(void *arg, const struct cw_mixing *m);
-/* Calls found for each shuffle by chunk whose output is less than a permutation of all positions: it has
- * several windows, and there is no shuffle by record before or behind it. Of several in a row
- * the last one is found. */
+/* Calls found for each shuffle by chunk that does not mix all positions: it has several windows, and there is
+ * no shuffle by record before or after it. Of several such shuffles in a row, only the last is reported. */
 void cw_mixing_each(const struct cw_sequence *q, cw_mixing_found found, void *arg);

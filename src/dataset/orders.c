@@ -1,11 +1,13 @@
-/* Makes the permutation tables of an epoch, keeps those in use within the budget, and drops the others. */
+/* Makes the permutation tables ("orders") of an epoch, keeps the recently used ones within the budget, and
+ * frees the others. */
 #include "dataset/orders.h"
 
 #include <string.h>
 
 #include "base/philox.h"
 
-/* Shares of the budget: what may be kept, and how much may be in use for anything new to be kept. */
+/* Orders may be kept for up to 1/KEPT_SHARE of the budget's limit. Further orders are kept only as long as at
+ * most FULL(limit) of the budget is in use. */
 #define KEPT_SHARE 4
 #define FULL(limit) ((limit) / 4 * 3)
 #define FIRST_SLOTS 256
@@ -102,8 +104,8 @@ static void orders_drop(struct cw_epoch *e, struct cw_order **at)
     order_free(e, o);
 }
 
-/* Drops orders that were last used before a call, but for those that are held, and the latest one of each
- * shuffle. */
+/* Frees the orders that were last used before the call number `before`, except orders that are held and the
+ * latest order of chunks of each shuffle. */
 static void orders_sweep(struct cw_epoch *e, uint64_t before)
 {
     struct cw_orders *all = e->orders;
@@ -128,8 +130,8 @@ void cw_epoch_forget(struct cw_epoch *e)
     cw_epoch_trim(e);
 }
 
-/* Of a node and those below it: what all of their orders take that are kept whatever happens, and their
- * windows. */
+/* For a node and the nodes below it: computes the bytes of the orders of chunks, which are always kept, and
+ * of the orders of one window for each shuffle. */
 static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, size_t *chunks, size_t *window)
 {
     for (size_t i = 0; i < s->n_children; i++)
@@ -151,7 +153,7 @@ size_t cw_orders_bytes(const struct cw_sequence *s)
     return chunks + window;
 }
 
-/* Room in the table for one more. */
+/* Makes room in the hash table for one more order. False: out of memory. */
 static bool orders_grow(struct cw_orders *all)
 {
     size_t n = all->n_slots ? all->n_slots * 2 : FIRST_SLOTS;
@@ -173,8 +175,8 @@ static bool orders_grow(struct cw_orders *all)
     return true;
 }
 
-/* Whether one more may be kept. Those that neither this call nor the one before used make room; what is in
- * use does not, as it would be made again at once. */
+/* Returns whether one more order may be kept. To make room, frees the orders that neither this call of
+ * cw_epoch_refs nor the previous one used; other orders would soon have to be made again. */
 static bool orders_may_keep(struct cw_epoch *e, size_t bytes)
 {
     struct cw_orders *all = e->orders;
@@ -190,7 +192,7 @@ static bool orders_may_keep(struct cw_epoch *e, size_t bytes)
     return false;
 }
 
-/* ---- making one ---- */
+/* ---- making an order ---- */
 
 static int orders_take_budget(struct cw_epoch *e, size_t bytes, const char *what, struct cw_error *err)
 {
@@ -243,7 +245,7 @@ int cw_order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint
         if (e->stopped && e->stopped(e->stop_arg))
             return cw_error_set(err, CW_E_INTERRUPTED, "planning was interrupted");
         if (window == CW_ORDER_CHUNKS && *latest && (*latest)->used < all->call)
-            *latest = NULL; /* of a pass that is over, most likely */
+            *latest = NULL; /* the order of a pass that is most likely over */
         bool needed = window == CW_ORDER_CHUNKS && !*latest;
         int r = order_make(e, s, pass, window, &o, err);
         if (r < 0)

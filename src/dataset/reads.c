@@ -48,7 +48,8 @@ uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row)
                             : CW_FIRST(i, 0, s->n_chunks - 1, row < s->chunk_ends[i]);
 }
 
-/* Whether a shuffle below s permutes single records; `by_record` false: chunks of them. */
+/* Returns whether a shuffle in the tree s permutes single records; `by_record` false: whether one permutes
+ * chunks. */
 static bool reads_shuffled(const struct cw_seq *s, bool by_record)
 {
     bool any = s->shuffle && (s->shuffle->kind != CW_SHUFFLE_CHUNKS) == by_record;

@@ -1,4 +1,4 @@
-/* One file's index segment: its bytes and their checks. Any thread. */
+/* The index segment of one file: reading and checking its bytes. Any thread. */
 #include "dataset/segment.h"
 
 #include <string.h>
@@ -60,8 +60,8 @@ struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i)
     struct cw_span span = {.offset = s->offsets[i], .size = s->lengths[i]};
     if (s->format == CW_FORMAT_TFRECORD)
         span.size += CW_TFRECORD_FRAME;
-    else if (s->format == CW_FORMAT_LINES) /* up to the next line: neighbours are read in one go, and the end
-                                              need not be stored */
+    else if (s->format == CW_FORMAT_LINES)
+        /* up to the next line, so that the length of a line's end need not be stored */
         span.size = (i + 1 < s->n_records ? s->offsets[i + 1] : s->stream_size) - span.offset;
     return span;
 }
@@ -85,9 +85,9 @@ uint64_t cw_segment_file_key(const struct cw_segment *s, const char *relative_pa
     return XXH3_64bits_digest(&x);
 }
 
-/* ---- from bytes ---- */
+/* ---- reading the bytes of a segment ---- */
 
-/* Takes count items of a column off the bytes left; NULL: there are fewer. */
+/* Returns the column of `count` items at *at, and moves *at behind it; NULL: fewer bytes are left. */
 static const uint8_t *segment_take(const uint8_t **at, const uint8_t *end, uint64_t count, size_t item)
 {
     const uint8_t *p = *at;
@@ -99,7 +99,8 @@ static const uint8_t *segment_take(const uint8_t **at, const uint8_t *end, uint6
     return p;
 }
 
-/* What lies between the end of a record's data and the next record, or the end of the stream. */
+/* Checks the number of bytes between the end of a record's data and the next record, or the end of the
+ * stream. */
 static bool segment_gap_fits(enum cw_record_format format, uint64_t gap, bool last)
 {
     switch (format) {
@@ -108,11 +109,12 @@ static bool segment_gap_fits(enum cw_record_format format, uint64_t gap, bool la
     case CW_FORMAT_LINES:
         return gap == 1 || gap == 2 || (last && gap == 0);
     default:
-        return true; /* directories, the end of the archive */
+        return true; /* for example directories, or the end of the archive */
     }
 }
 
-/* The records follow one another in the stream; all but those of a tar fill it. Sums the lengths. */
+/* Checks that the records follow one another in the stream and, except in a tar, fill it. Sums the lengths.
+ */
 static bool segment_records_fit(struct cw_segment *s)
 {
     uint64_t at = s->format == CW_FORMAT_TAR && s->n_records ? s->offsets[0] : 0;
@@ -154,7 +156,8 @@ static bool segment_restarts_fit(const struct cw_segment *s, uint64_t windows, u
     return true;
 }
 
-/* The format of a sound segment; false: it is none. */
+/* Finds the format of a segment whose header and checksum are right; false: the bytes are not such a segment.
+ */
 static bool segment_find_format(const uint8_t *base, size_t size, enum cw_record_format *ret)
 {
     for (*ret = CW_FORMAT_TFRECORD; *ret <= CW_FORMAT_TAR; (*ret)++)

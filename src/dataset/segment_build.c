@@ -1,6 +1,6 @@
 /*
- * Making a file's index segment: one pass over its stream, plain or decompressed, in which the format's walk
- * finds the records and places to restart from are kept. Owns nothing beyond the call; any thread.
+ * Makes the index segment of a file in one pass over its stream, plain or decompressed. In the pass, the
+ * format's walk finds the records, and restart points are collected. Owns nothing after the call; any thread.
  */
 #include <string.h>
 
@@ -11,18 +11,18 @@
 #include "dataset/segment.h"
 #include "storage/file.h"
 
-/* Restart points are at least this far apart: where chunks are small (tiny records) their windows would
- * outgrow the data. */
+/* Restart points are at least this many bytes of the stream apart. Otherwise, with small chunks (of tiny
+ * records), the windows of the restart points could be larger than the data. */
 #define RESTART_SPACING ((uint64_t)512 << 10)
 #define BUFFER_BYTES ((size_t)256 << 10)
 
-struct restarts {              /* growing */
-    struct cw_restart *points; /* window counts from windows */
+struct restarts {              /* the restart points so far */
+    struct cw_restart *points; /* their `window` is an offset in `windows` */
     uint8_t *windows;
     size_t n, capacity, windows_size, windows_capacity;
 };
 
-struct place { /* between two deflate blocks */
+struct place { /* a place between two deflate blocks, which may become a restart point */
     bool there;
     struct cw_restart restart;
     uint8_t window[CW_INFLATE_WINDOW];
@@ -36,11 +36,11 @@ struct building {
         struct cw_tar_walk tar;
     } walk;
     struct restarts restarts;
-    size_t n_seen;                       /* records added to the open chunk */
-    uint64_t chunk_bytes, chunk_records; /* of the open chunk */
-    /* The last place before the record that is being read, and the last one of all: a record is known only
-     * when it has been read, and may turn out to open a chunk, but a place inside it is of use only for those
-     * after it. */
+    size_t n_seen;                       /* records of the walk's list that were assigned to chunks */
+    uint64_t chunk_bytes, chunk_records; /* size of the last chunk, to which records may still be added */
+    /* before: the last place before the record that is being read; latest: the last place of all. Both are
+     * needed because a record is known to begin a chunk only after it was read. Its restart point must lie
+     * before it; a place inside it can serve only later records. */
     struct place *before, *latest;
     struct place places[2];
     uint8_t buffer[BUFFER_BYTES];
@@ -68,8 +68,8 @@ static void build_promote_place(struct building *b)
     old->there = false;
 }
 
-/* A record of the stream: where it opens a chunk, the last place between blocks before it becomes a restart
- * point, unless the one before is near enough. */
+/* Adds a record to its chunk. If the record begins a chunk, the last place before it becomes a restart point,
+ * unless the previous restart point is near enough. */
 static int build_see_record(struct building *b, uint64_t offset, uint64_t length, struct cw_error *err)
 {
     uint64_t last = b->restarts.n ? b->restarts.points[b->restarts.n - 1].out : 0;
@@ -99,7 +99,7 @@ static int build_see_records(struct building *b, struct cw_error *err)
     return r;
 }
 
-/* One piece of the stream, up to a place between two blocks or a buffer full. */
+/* Reads and walks the next piece of the stream: up to the next place between two blocks, or a full buffer. */
 static int build_inflate_piece(struct building *b, struct cw_inflate *z, struct cw_error *err)
 {
     uint64_t at = cw_inflate_position(z);
@@ -113,7 +113,7 @@ static int build_inflate_piece(struct building *b, struct cw_inflate *z, struct 
         return r;
     if (b->latest->there && b->latest->restart.out <= b->walk.base.start)
         build_promote_place(b);
-    /* Where blocks are tiny, one place in 32 KiB will do: its window has to be copied. */
+    /* With tiny blocks, only one place in 32 KiB is recorded, because recording a place copies its window. */
     const struct place *newest = b->latest->there ? b->latest : b->before;
     if ((!newest->there || cw_inflate_position(z) - newest->restart.out >= CW_INFLATE_WINDOW) &&
         cw_inflate_restart(z, &b->latest->restart, b->latest->window))
@@ -140,9 +140,10 @@ static int build_inflate_file(struct building *b, const struct cw_segment_input 
     return r < 0 ? r : build_see_records(b, err);
 }
 
-/* The requested codec, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
- * (its length's low bytes): a header whose CRC is right settles it. No text and no tar of ours begins like
- * gzip; like zlib ("x" and another letter) a text may well begin. */
+/* Chooses the requested codec, or finds the codec from the file's first bytes. A plain TFRecord file may
+ * begin like a gzip file (with the low bytes of a length), so a header whose CRC is right decides. A text or
+ * a tar does not begin like a gzip file. But a text may begin like a zlib file ("x" and another letter), so
+ * zlib is not detected in these formats. */
 static int build_choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
                               struct cw_error *err)
 {
@@ -168,7 +169,7 @@ static uint8_t *build_put(uint8_t *at, const void *data, size_t bytes)
     return at + CW_ALIGN_UP(bytes, 8);
 }
 
-/* All that was found as the bytes of a segment. */
+/* Writes the records, chunks and restart points found as the bytes of a segment. */
 static int build_assemble(struct building *b, const struct cw_segment_input *in, enum cw_codec codec,
                           struct cw_segment *ret, struct cw_error *err)
 {
@@ -185,7 +186,7 @@ static int build_assemble(struct building *b, const struct cw_segment_input *in,
         .path_size = strlen(in->relative_path) + 1,
     };
     struct cw_segment found = {
-        /* what the key is made of */
+        /* the fields that cw_segment_file_key needs */
         .format = in->format,  .file = in->file, .n_records = l->n,
         .lengths = l->lengths, .crcs = l->crcs,  .content = b->walk.base.content,
     };
@@ -218,7 +219,7 @@ static int build_assemble(struct building *b, const struct cw_segment_input *in,
     cw_index_seal(base, size, cw_index_kind_of(in->format));
     if (cw_segment_attach(base, size, ret) < 0) {
         free(base);
-        return cw_error_set(err, CW_E_BUG, "%s: the index that was built does not hold together", in->path);
+        return cw_error_set(err, CW_E_BUG, "%s: the index that was built is inconsistent", in->path);
     }
     return 0;
 }

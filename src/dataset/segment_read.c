@@ -1,7 +1,6 @@
 /*
- * Reading records of an indexed file. Compressed files are entered at the last restart point before a record
- * and read on from there; several records in ascending order share one pass over what lies between them. Owns
- * nothing beyond the call; any thread.
+ * Reads records of an indexed file. A compressed file is decompressed from the last restart point before a
+ * record on; several records in ascending order share one pass. Owns nothing after the call; any thread.
  */
 #include <inttypes.h>
 
@@ -23,7 +22,8 @@ static const struct cw_restart *segment_restart_before(const struct cw_segment *
     return behind ? &s->restarts[behind - 1] : NULL;
 }
 
-/* Brings *z to the target: from where it is, or from a restart point where that is nearer. */
+/* Moves the stream *z to position `target`: from its current position, or from a restart point if that is
+ * nearer. */
 static int segment_seek(const struct cw_segment *s, struct cw_file *file, uint64_t target,
                         struct cw_inflate **z, uint8_t *skip, struct cw_error *err)
 {

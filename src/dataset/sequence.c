@@ -1,11 +1,11 @@
 /* Builds the tree of a pipeline: opens its sources, calls its index operators in turn, and sets the sizes of
- * windows and pieces. Called when a pipeline is opened, by one thread. */
+ * windows and pieces. One thread calls this when a pipeline is opened. */
 #include "dataset/orders.h"
 
-#define STREAM_POSITIONS UINT64_C(64)       /* elements that are pulled at a time where nothing is shuffled */
-#define LIMIT_POSITIONS (UINT64_C(1) << 20) /* of a window, and of a piece; */
-#define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20)  /* likewise */
-#define PIECE_OUTPUT_BYTES (UINT64_C(128) << 20) /* of a piece alone */
+#define STREAM_POSITIONS UINT64_C(64) /* elements that are taken from a stream without shuffle at a time */
+#define LIMIT_POSITIONS (UINT64_C(1) << 20)      /* positions of a window, and of a piece, at most */
+#define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20)  /* source bytes of a window, and of a piece, at most */
+#define PIECE_OUTPUT_BYTES (UINT64_C(128) << 20) /* bytes of the outputs of a piece, at most */
 
 static struct cw_seq *seq_free(struct cw_seq *s)
 {
@@ -174,12 +174,14 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
     return r;
 }
 
-/* W, docs/semantics.md, section 4, and the size of pieces. */
+/* Sets the window size W (docs/semantics.md, section 4) and the piece size: positions that are planned at a
+ * time. */
 static void sequence_set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
     uint64_t batch = c->batch_size, unit = cw_piece_unit(c), bytes = 0, records = 0, limit = LIMIT_POSITIONS;
-    if (s->stream) { /* without a window to fill, what comes is passed on */
+    if (s->stream) { /* a stream without shuffle has no window to fill: elements are passed on in small pieces
+                      */
         s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
         s->piece_size = s->window;
         return;
@@ -225,7 +227,8 @@ static struct cw_sequence *sequence_new(struct cw_compiled *c, unsigned n_source
     return s;
 }
 
-/* Sets what follows from the tree and its sources, and hands the sequence over; r < 0: frees it. */
+/* Sets the fields that follow from the tree and its sources, and stores the sequence in *ret. r < 0: frees
+ * the sequence instead. Returns the status. */
 static int sequence_finish(struct cw_sequence *s, int r, struct cw_sequence **ret)
 {
     if (r < 0) {

@@ -1,7 +1,7 @@
 /*
- * The sequence of a pipeline: which record stands at which position (docs/semantics.md, sections 3 to 5).
- * Index operators become a tree of maps over opened sources. Immutable; what an epoch's permutations need is
- * kept in a struct cw_epoch.
+ * The sequence of a pipeline: which record belongs to which position of an epoch (docs/semantics.md, sections
+ * 3 to 5). Index operators become a tree of maps over opened sources. A sequence is immutable; the
+ * permutations of an epoch are kept in a struct cw_epoch.
  */
 #pragma once
 #include "pipeline/program.h"
@@ -9,19 +9,18 @@
 
 #define CW_ENDLESS (UINT64_C(1) << 62) /* the count of an endless sequence; finite ones are shorter */
 
-/* on_error "replace": another record of as many positions takes the place of one that failed
+/* on_error "replace": positions of the block from which a replacement for a failed element is taken
  * (docs/semantics.md, section 7). */
 #define CW_REPLACE_POSITIONS UINT64_C(4096)
 
-/* A position's record: row of the source of a program, in which combined pass of the repeats (o1 + c1*(o2 +
- * c2*...), innermost first). */
+/* The record of a position. */
 struct cw_ref {
-    uint64_t row;
-    uint32_t leaf;
-    uint32_t pass;
+    uint64_t row;  /* of the source */
+    uint32_t leaf; /* number of the source, and of the program that computes its elements */
+    uint32_t pass; /* combined pass number of the repeats, innermost first: o1 + c1*(o2 + c2*...) */
 };
 
-/* What an epoch looks like, whoever runs it: all that is to be known of the data to count batches. */
+/* The facts about the data that are needed to count the batches of an epoch. Equal in all processes. */
 struct cw_plan {
     uint64_t n_positions, snapshot; /* as in struct cw_sequence */
 };
@@ -33,20 +32,20 @@ struct cw_sequence {
     struct cw_source **sources;   /* by leaf; owned */
     unsigned n_sources;
     struct cw_seq *root;
-    uint64_t n_positions; /* CW_ENDLESS: without end */
-    /* W: positions that a shuffle by chunk permutes among themselves; of a stream: those of its shuffle */
+    uint64_t n_positions; /* of an epoch, or CW_ENDLESS */
+    /* W: positions of a window of a shuffle by chunk; of a stream: the `window` of its shuffle */
     uint64_t window;
-    /* positions that are planned at a time: a multiple of W where a shuffle is by chunk, or of pack's window
-     * (sequence.c says when) */
+    /* positions that are planned at a time. A multiple of W if a shuffle is by chunk, or of the window of
+     * `pack` (see sequence.c) */
     uint64_t piece_size;
     uint64_t snapshot; /* hash of the sources' snapshots */
-    bool needs_load;   /* a source can't be entered at a record */
-    bool by_chunk;     /* a shuffle permutes chunks, and within windows */
+    bool needs_load;   /* a source can't be read from an arbitrary record on */
+    bool by_chunk;     /* a shuffle is by chunk */
     unsigned n_shuffles;
-    struct cw_source *stream; /* the only source, where it is one; borrowed */
-    /* of the shuffle of a stream, whose windows are permuted when they are there; NULL: none */
+    struct cw_source *stream; /* the only source, if it is a stream, else NULL; borrowed */
+    /* salt of the shuffle of a stream, whose windows are permuted once they have arrived; NULL: no shuffle */
     char *stream_salt;
-    bool stream_reshuffle; /* another order each epoch */
+    bool stream_reshuffle; /* another order in each epoch */
 };
 
 static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)
@@ -54,20 +53,21 @@ static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)
     return (struct cw_plan){.n_positions = s->n_positions, .snapshot = s->snapshot};
 }
 
-/* Opens the sources and builds the tree. */
+/* Opens the sources and builds the tree. The caller frees *ret with cw_sequence_free; c must outlive it. */
 int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret,
                      struct cw_error *err) _must_check_;
 struct cw_sequence *cw_sequence_free(struct cw_sequence *s);
 
-/* One epoch: (seed, epoch) and the permutations made so far. Calls with the same struct must not overlap. */
+/* One epoch: seed, epoch number, and the permutations made so far. Only one thread at a time may use it. */
 struct cw_epoch {
     const struct cw_sequence *sequence;
     uint64_t seed, epoch;
-    uint64_t *keys; /* by operator position: Philox keys of draws; n_keys of the compiled pipeline */
+    uint64_t *keys; /* by operator position: Philox keys of the draws; n_keys of the compiled pipeline */
     struct cw_orders *orders; /* permutations, made when first needed */
-    struct cw_budget *budget; /* what they are charged to */
-    /* called now and then by cw_epoch_refs, which ends with CW_E_INTERRUPTED when it returns non-zero; NULL:
-     * never */
+    struct cw_budget *budget; /* the permutations are charged to it */
+    /* may be NULL. cw_epoch_refs calls it from time to time, and ends with CW_E_INTERRUPTED if it returns
+     * non-zero
+     */
     int (*stopped)(void *arg);
     void *stop_arg;
 };
@@ -76,33 +76,34 @@ int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed
                   struct cw_budget *budget, struct cw_error *err) _must_check_;
 void cw_epoch_deinit(struct cw_epoch *e);
 
-/* The records at positions [begin, begin + n), which must lie within the sequence. */
+/* Stores the records at positions [begin, begin + n), which must lie within the sequence, in ret. */
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret,
                   struct cw_error *err) _must_check_;
-/* Gives back the memory of permutations that can be made again. */
+/* Frees all permutations that are not in use, except the latest order of the chunks of each shuffle. */
 void cw_epoch_trim(struct cw_epoch *e);
-/* The memory of all of them: none is in use. */
+/* Frees all permutations; none may be in use. */
 void cw_epoch_forget(struct cw_epoch *e);
-/* What permutations of an epoch take at a time, when memory is short. */
+/* Returns the bytes that the permutations of an epoch need at a time at least, for when memory is short. */
 size_t cw_orders_bytes(const struct cw_sequence *s);
 
-/* Permutes what was pulled of a window of a stream, n elements: order[i] is what comes i-th. */
+/* Permutes the n elements of a window of a stream: order[i] is the number, within the window as it arrived,
+ * of the element that is delivered i-th. */
 void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *order, size_t n);
 
-/* Philox key of the draws with a salt. */
+/* Returns the Philox key of the draws with a salt. */
 uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt);
-/* Element id of docs/randomness.md, from the record id that the source gave and the ref's pass. */
+/* Returns the element id (docs/randomness.md) that follows from a record id. */
 uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id);
-/* "filekey:row.ordinal...", as the log prints it. */
+/* Prints a record id as "filekey:row.ordinal...", the form of the log. */
 void cw_record_print(const struct cw_program *g, const struct cw_record_id *id, char buf[128]);
 
-/* Whether records are read one by one in random order: a shuffle permutes single records of a source that has
- * `locate`. */
+/* Returns whether records are read one by one in random order: a shuffle permutes single records of a source
+ * that lies in files (has `locate`). */
 bool cw_sequence_reads_randomly(const struct cw_sequence *s);
-/* Whether a shuffle permutes chunks of neighbouring records of such a source, and the records within windows
- * of some chunks. */
+/* Returns whether a shuffle by chunk permutes the records of a source that lies in files. */
 bool cw_sequence_reads_by_chunk(const struct cw_sequence *s);
-/* Bytes of the records that are read from files; and whether all of them fit in the page cache, beside `own`
- * bytes that the process is going to take. */
+/* Returns the bytes of all records that are read from files. */
 uint64_t cw_sequence_file_bytes(const struct cw_sequence *s);
+/* Returns whether these bytes fit in the page cache beside `own` bytes that the process is going to allocate.
+ * Stores the room for them in *ret_room. */
 bool cw_sequence_fits_in_memory(const struct cw_sequence *s, uint64_t own, uint64_t *ret_room);

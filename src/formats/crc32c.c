@@ -1,8 +1,9 @@
 /*
- * CRC-32C three ways: SSE4.2 and ARMv8 instructions, and tables of eight slices. The instructions have a
- * latency of three cycles and a throughput of one, so long input is cut into three streams whose CRCs are
- * computed side by side. Joining them takes the operator "append LANE zero bytes", which is linear in the
- * CRC's bits: a table for each of its four bytes.
+ * CRC-32C in three ways: with SSE4.2 instructions, with ARMv8 instructions, and with eight tables ("slicing
+ * by 8"). A CRC instruction has a latency of three cycles, and one can start every cycle. So long input is
+ * cut into three lanes of equal length, whose CRCs are computed side by side. To join them, the CRC of a lane
+ * must be advanced over the LANE bytes after it, as if these were zeros. That is a linear function of the
+ * CRC's bits, so it takes one table look-up for each of the CRC's four bytes.
  */
 #include "formats/crc32c.h"
 
@@ -18,8 +19,8 @@
 #endif
 
 #define POLYNOMIAL 0x82F63B78u
-/* Bytes per stream: long ones for records of some 10 kB and up, short ones to leave little for the
- * single-stream end. */
+/* Bytes of a lane. Long lanes serve records of some 10 kB and more; short lanes leave only a short rest,
+ * which is computed without lanes. */
 #define LANE_LONG 4096
 #define LANE_SHORT 256
 
@@ -116,7 +117,8 @@ static void crc32c_make_zeros(uint32_t table[4][256], size_t lane)
         uint32_t state = 1u << bit;
         for (size_t i = 0; i < lane; i++)
             state = crc.slices[0][state & 0xff] ^ (state >> 8);
-        for (unsigned v = 1u << (bit % 8), i = 0; i < v; i++) /* linear: from the entries below */
+        for (unsigned v = 1u << (bit % 8), i = 0; i < v;
+             i++) /* linear: entry v + i is entry i combined with entry v */
             table[bit / 8][v + i] = table[bit / 8][i] ^ state;
     }
 }

@@ -1,4 +1,4 @@
-/* Wire parser of tf.train.Example. Pure functions of their input; any thread. */
+/* Parses the wire format of tf.train.Example. Pure functions; any thread. */
 #include "formats/example.h"
 
 #include <stdbool.h>
@@ -14,11 +14,11 @@ const char *cw_feature_kind_name(enum cw_feature_kind kind)
 
 struct field {
     uint32_t number, wire;
-    const uint8_t *data, *end; /* content (LENGTH), or the bytes of the value */
+    const uint8_t *data, *end; /* the content of a LENGTH field, else the bytes of the value */
 };
 
-/* After the varint at p, or NULL when it is cut off or longer than 10 bytes. Bits past 64 are dropped, as
- * protobuf does. */
+/* Reads the varint at p. Returns the address after it, or NULL if it is cut off or longer than 10 bytes. Bits
+ * beyond 64 are dropped, as protobuf does. */
 static inline const uint8_t *example_read_varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
 {
     if (CW_LIKELY(p < end && *p < 0x80)) {
@@ -37,7 +37,7 @@ static inline const uint8_t *example_read_varint(const uint8_t *p, const uint8_t
     return NULL;
 }
 
-/* After the field at p, or NULL with *why. */
+/* Reads the field at p. Returns the address after it, or NULL and sets *why. */
 static const uint8_t *example_read_field(const uint8_t *p, const uint8_t *end, struct field *ret,
                                          const char **why)
 {
@@ -83,8 +83,8 @@ static const uint8_t *example_read_field(const uint8_t *p, const uint8_t *end, s
     return ret->end;
 }
 
-/* Moves the cursor past the next field of this number and of wire type LENGTH: 1; 0 at the end. -1 with *why:
- * the cursor stands at the malformed field. */
+/* Reads the next field with this number and wire type LENGTH, and moves the cursor past it. Returns 1; 0 at
+ * the end; -1 and sets *why: then the cursor points to the malformed field. */
 static int example_next_field(struct cw_example_cursor *c, uint32_t number, struct field *ret,
                               const char **why)
 {
@@ -99,7 +99,8 @@ static int example_next_field(struct cw_example_cursor *c, uint32_t number, stru
     return 0;
 }
 
-/* The same for fields inside the outer message's fields of number `outer`. */
+/* Like example_next_field, for fields inside those fields of the outer message that have the number `outer`.
+ */
 static int example_next_inner(struct cw_example_nested *n, uint32_t outer, uint32_t number, struct field *ret,
                               const char **why)
 {
@@ -110,8 +111,8 @@ static int example_next_inner(struct cw_example_nested *n, uint32_t outer, uint3
     return r;
 }
 
-/* Adds the lists of one Feature message, which is a field of an entry; `after` is the rest of the entry. NULL
- * with *why, else something. */
+/* Adds the lists of one Feature message, which is a field of a map entry; `after` is the rest of the entry.
+ * Returns NULL and sets *why if the message is malformed, else any other value. */
 static const uint8_t *example_read_feature(const struct field *feature, struct cw_example_cursor after,
                                            struct cw_feature *f, const char **why)
 {
@@ -174,12 +175,12 @@ int cw_example_next(struct cw_example_walk *w, struct cw_feature *ret)
 
 /* ---- values ---- */
 
-/* The value fields of a feature, one after another. Its lists were read once before, so nothing around the
- * values can be malformed. Where a value is malformed it ends, with `bad`. */
+/* An iteration over the value fields of a feature. Its lists were read once before, so only the values
+ * themselves can be malformed. At a malformed value the iteration ends and sets `bad`. */
 struct values {
     const struct cw_feature *f;
-    struct cw_example_nested lists; /* the next one and those behind it */
-    struct cw_example_cursor list;  /* what is left of the one at hand */
+    struct cw_example_nested lists; /* the lists that were not begun yet */
+    struct cw_example_cursor list;  /* the unread rest of the current list */
     unsigned given;
     bool bad;
 };
@@ -205,7 +206,7 @@ static bool example_next_value(struct values *v, struct field *ret)
     return !v->bad;
 }
 
-/* Values in a packed field, -1 when malformed. */
+/* Returns the number of values in a packed field; -1: it is malformed. */
 static int64_t example_packed_count(enum cw_feature_kind kind, const uint8_t *p, const uint8_t *end)
 {
     if (kind == CW_FEATURE_FLOAT)

@@ -71,7 +71,7 @@ static size_t image_pixel_bytes(const struct cw_image *im)
     return (size_t)im->channels * (im->options.wide ? 2 : 1);
 }
 
-/* Rectangles in the file's coordinates. */
+/* Decodes with the codec. want and needed are in the file's coordinates. */
 static int image_run(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
                      const struct cw_image_rows *rows, struct cw_arena *arena, struct cw_error *err)
 {
@@ -97,8 +97,8 @@ static int image_run(struct cw_image *im, const struct cw_rect *want, const stru
 
 /* ---- orientation ---- */
 
-/* What an EXIF orientation does to the file's pixels: the delivered rows are the file's columns; rows come
- * from below; columns come from the right. */
+/* By EXIF orientation: whether the delivered rows are the file's columns; whether rows are delivered from the
+ * bottom up; whether columns are delivered from right to left. */
 static const struct {
     bool turned, up, left;
 } orientations[9] = {
@@ -107,7 +107,9 @@ static const struct {
     [8] = {true, false, true},
 };
 
-/* The file's rectangle under a rectangle of the image as delivered; NULL: all of it. */
+/* Returns the rectangle of the file that corresponds to a rectangle r of the image as delivered; r NULL: all
+ * of the file.
+ */
 static struct cw_rect image_rect_in_file(const struct cw_image *im, const struct cw_rect *r)
 {
     struct cw_rect f = r ? *r : (struct cw_rect){.h = im->height, .w = im->width};
@@ -120,7 +122,7 @@ static struct cw_rect image_rect_in_file(const struct cw_image *im, const struct
     return f;
 }
 
-/* Turns src, the file's pixels under a rectangle, into dst, h x w pixels as delivered. */
+/* Rotates and mirrors src, the file's pixels of a rectangle, into dst, the pixels as delivered. */
 static void image_turn(const struct cw_image *im, uint8_t *dst, size_t dst_stride, const struct cw_rect *r,
                        const uint8_t *src)
 {
@@ -138,7 +140,7 @@ static void image_turn(const struct cw_image *im, uint8_t *dst, size_t dst_strid
     for (size_t y = 0; y < h; y++, src += turned ? column : row, dst += dst_stride) {
         const uint8_t *from = src;
         for (size_t x = 0; x < w; x++, from += turned ? row : column)
-            if (px == 3) /* as a constant, which takes half the time */
+            if (px == 3) /* a copy of constant size takes half the time */
                 memcpy(dst + x * 3, from, 3);
             else
                 memcpy(dst + x * px, from, px);

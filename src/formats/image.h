@@ -1,7 +1,7 @@
 /*
- * Still images: JPEG, PNG and WebP from memory into the caller's memory, all of it or a rectangle. What comes
- * out, to the bit, and what counts as damaged is docs/pixels.md. A reader belongs to one thread at a time and
- * lives on the caller's stack.
+ * Decodes still images (JPEG, PNG and WebP) from memory into the caller's memory, all of an image or a
+ * rectangle of it. docs/pixels.md defines the resulting pixels, bit by bit, and what counts as damaged. Only
+ * one thread at a time may use a struct cw_image, which usually lies on the caller's stack.
  */
 #pragma once
 #include <stdbool.h>
@@ -15,10 +15,10 @@ struct cw_rect {
 }; /* rows y .. y+h-1, columns x .. x+w-1 */
 
 struct cw_image_options {
-    int channels;        /* 0: as stored; 1, 3, 4 */
-    bool wide;           /* uint16 values, else uint8 */
-    bool orientation;    /* turn as the EXIF tag says */
-    uint64_t max_pixels; /* more is an error */
+    int channels;        /* 0: as stored; else 1, 3 or 4 */
+    bool wide;           /* true: uint16 values; false: uint8 */
+    bool orientation;    /* rotate and mirror the image as its EXIF tag says */
+    uint64_t max_pixels; /* an image with more pixels is an error */
 };
 
 struct cw_image_codec;
@@ -31,42 +31,42 @@ struct cw_image {
     int64_t file_height, file_width;    /* as stored */
     int file_channels;                  /* as stored: 4 is RGBA, or CMYK where cmyk is set */
     bool file_wide, cmyk;
-    int orientation; /* 1..8; 1 where it is not wanted */
+    int orientation; /* the EXIF orientation that is applied, 1..8; 1: none, or not requested */
     struct cw_image_options options;
     const uint8_t *data;
     size_t size;
     _Alignas(16) uint8_t state[2048]; /* the codec's */
 };
 
-/* Reads the headers of the image in data (which must stay until close). CW_E_RECORD: not an image, damaged,
- * too large, or of a kind that is not supported; CW_E_MEMORY. On failure nothing is left open. */
+/* Reads the headers of an image; data must stay valid until cw_image_close. CW_E_RECORD: not an image,
+ * damaged, too large, or of a kind that is not supported. After a failure *im is closed. */
 int cw_image_open(struct cw_image *im, const void *data, size_t size, const struct cw_image_options *options,
                   struct cw_error *err) _must_check_;
 
-/* Decodes the rectangle `want` (of the image as delivered; NULL: all) into dst: rows of want->w * channels
- * values, stride bytes apart. Once per open. `needed` (as delivered; NULL: all) is the part whose damage
- * counts; it need not hold `want`. Scratch comes from the arena (released again), memory that the libraries
- * allocate is charged to it meanwhile. CW_E_RECORD, CW_E_MEMORY, CW_E_BUDGET; then dst holds nothing useful.
- */
+/* Decodes the rectangle `want` (NULL: all) into dst: rows of want->w * channels values, stride bytes apart.
+ * May be called once after cw_image_open. `needed` (NULL: all) is the part of the image in which damage is an
+ * error; it need not contain `want`. Both rectangles are in the coordinates of the image as delivered.
+ * Scratch memory comes from the arena and is released again; memory that the libraries allocate is charged to
+ * the arena during the call. CW_E_RECORD, CW_E_MEMORY, CW_E_BUDGET: the content of dst is undefined. */
 int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, void *dst,
                     size_t stride, struct cw_arena *arena, struct cw_error *err) _must_check_;
 
-/* The same row by row, for callers that use each row while it lies in the cache: put gets row y of `want`
- * (counting from 0, in order); pixels are its own during the call, with `slack` readable bytes behind them.
- * After a failure no more rows come. */
 struct cw_image_rows {
+    /* Receives row y of `want`, from 0 on in ascending order. pixels is valid during the call only. */
     void (*put)(void *arg, int64_t y, const uint8_t *pixels);
     void *arg;
-    size_t slack;
+    size_t slack; /* bytes after a row's pixels that put may read, too */
 };
 
+/* Like cw_image_decode, but passes each row to rows->put as soon as it is decoded, while it is in the CPU's
+ * cache. After a failure put is not called any more. */
 int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
                          const struct cw_image_rows *rows, struct cw_arena *arena,
                          struct cw_error *err) _must_check_;
 
-/* Does nothing to a closed one. */
+/* Frees the codec's memory. Does nothing if the image is closed. */
 void cw_image_close(struct cw_image *im);
 
-/* The orientation (1..8) in the TIFF data of a JPEG file's EXIF segment; 1 where there is none or the data
- * are damaged. */
+/* Returns the orientation (1..8) that the TIFF data of a JPEG file's EXIF segment state; 1 if they state none
+ * or are damaged. */
 int cw_exif_orientation(const uint8_t *data, size_t size);

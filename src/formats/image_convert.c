@@ -19,7 +19,7 @@ static inline uint32_t image_grey(uint32_t r, uint32_t g, uint32_t b)
     return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16;
 }
 
-/* One pixel of `from` channels to `to` channels. opaque: 255 or 65535. */
+/* Converts one pixel of `from` channels to `to` channels. opaque: the largest value, 255 or 65535. */
 static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_t *d, int to, uint32_t opaque)
 {
     const bool grey = from <= 2 && !cmyk;

@@ -1,5 +1,5 @@
-/* The orientation tag of a JPEG file's EXIF data: a TIFF reader of our own, bounded by the segment it reads.
- * Any thread; no state. */
+/* Reads the orientation tag of a JPEG file's EXIF data with a small TIFF reader, which never reads outside
+ * the segment. Any thread; no state. */
 #include "formats/image.h"
 
 struct tiff {
@@ -20,8 +20,8 @@ static uint32_t exif_u32(const struct tiff *t, size_t at)
                      : exif_u16(t, at + 2) | exif_u16(t, at) << 16;
 }
 
-/* Tag 0x0112 of the first image file directory (TIFF 6.0 section 2: 12 bytes an entry: tag, type, count,
- * value). */
+/* Returns tag 0x0112 of the first image file directory. An entry of the directory has 12 bytes: tag, type,
+ * count, value (TIFF 6.0, section 2). */
 int cw_exif_orientation(const uint8_t *data, size_t size)
 {
     const struct tiff t = {.data = data, .size = size, .little = size && data[0] == 'I'};

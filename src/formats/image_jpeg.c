@@ -16,26 +16,27 @@
 #include "formats/image_codec.h"
 #include "formats/image_jpeg_entropy.h"
 
-#define MAX_SCANS 500 /* a progressive photograph has about 10; each one costs a pass over the image */
-#define MARGIN 2      /* columns left and right of a region that fancy upsampling looks at */
-#define STRIP_ROWS 8  /* rows in the strip buffer */
+#define MAX_SCANS \
+    500 /* limit of scans: a progressive photograph has about 10; each scan costs a pass over the image */
+#define MARGIN 2     /* columns left and right of a region on which its upsampled pixels depend */
+#define STRIP_ROWS 8 /* rows in the strip buffer */
 #define STRIP_OFFSET \
     8 /* rows of the strip begin at odd multiples of 8: those on a multiple of 16 or 32 libjpeg-turbo writes \
          around the cache */
 #define STRIP_BYTES(j) CW_ALIGN_UP((j)->strip_stride *STRIP_ROWS + STRIP_OFFSET, 64)
-#define FIXED_BYTES (96u << 10) /* what a decompressor allocates whatever the size, rounded up */
+#define FIXED_BYTES (96u << 10) /* bytes that a decompressor allocates for any image, rounded up */
 
 struct jpeg_reader {
-    struct jpeg_decompress_struct d; /* first: error callbacks cast back */
+    struct jpeg_decompress_struct d; /* must be first: error callbacks cast its address to a jpeg_reader */
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
-    bool reading;        /* jpeg_start_decompress was called: warnings count */
+    bool reading;        /* jpeg_start_decompress was called: from now on warnings count as damage */
     int orientation;     /* of the EXIF data; 0: there are none */
-    int64_t last_needed; /* iMCU row; -1: none */
+    int64_t last_needed; /* the last iMCU row (row of blocks) whose damage counts; -1: none */
     size_t strip_stride; /* bytes of a row of the strip */
-    void *entropy;       /* state of our Huffman decoder; NULL: libjpeg's own decodes */
-    int status;          /* of the failure */
+    void *entropy; /* state of the decoder in image_jpeg_entropy.c; NULL: libjpeg decodes Huffman codes */
+    int status;    /* status of the failure */
     char text[JMSG_LENGTH_MAX + 64];
 };
 
@@ -116,8 +117,8 @@ static void jpeg_close(struct cw_image *im)
     jpeg_destroy_decompress(&jpeg_reader_of(im)->d);
 }
 
-/* An end-of-image marker anywhere after the first SOS: whole files have it at their end, so the search starts
- * there. */
+/* Returns whether there is an end-of-image marker after the first SOS marker. The search starts at the end of
+ * the file, where complete files have it. */
 static bool jpeg_has_eoi(const struct jpeg_decompress_struct *d)
 {
     const uint8_t *first = d->src->next_input_byte, *p = first + d->src->bytes_in_buffer;
@@ -166,9 +167,9 @@ static int jpeg_open(struct cw_image *im, struct cw_error *err)
     return r;
 }
 
-/* Bytes that libjpeg allocates from jpeg_start_decompress on: coefficients of every block where there are
- * several scans, and rows of samples for upsampling (up to 5 groups of iMCU rows of every component and a
- * colour-converted strip). */
+/* Returns the bytes that libjpeg allocates from jpeg_start_decompress on: with several scans, the
+ * coefficients of every block; and rows of samples for upsampling (up to 5 groups of iMCU rows of every
+ * component and a colour-converted strip). */
 static size_t jpeg_decode_bytes(struct jpeg_decompress_struct *d)
 {
     size_t bytes = FIXED_BYTES;
@@ -185,8 +186,8 @@ static size_t jpeg_decode_bytes(struct jpeg_decompress_struct *d)
     return bytes;
 }
 
-/* Samplings for which skipping rows and columns was tried exhaustively: every component either full or,
- * chroma, 1 x 1. */
+/* Returns whether the sampling is one for which skipping rows and columns was tested exhaustively: every
+ * component has full resolution or, for chroma, sampling factors 1 x 1. */
 static bool jpeg_region_is_exact(const struct jpeg_decompress_struct *d)
 {
     int h = d->max_h_samp_factor, v = d->max_v_samp_factor;
@@ -214,14 +215,16 @@ static void jpeg_set_output(const struct cw_image *im, struct jpeg_decompress_st
                                         : JCS_EXT_RGB;
 }
 
-/* Adobe writes CMYK inverted (and Pillow, as everybody, takes all files to be Adobe's). */
+/* Inverts CMYK values. Adobe writes CMYK inverted, and like Pillow and others Cachew assumes this for all
+ * files. */
 static void jpeg_invert(uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         p[i] = (uint8_t)(255 - p[i]);
 }
 
-/* left: column of the image in the first pixel of the strip, which has room for STRIP_ROWS rows. */
+/* Reads rows and passes the wanted ones on. strip: room for STRIP_ROWS rows. left: the image's column in the
+ * first pixel of the strip. */
 static void jpeg_read_rows(struct jpeg_reader *j, const struct cw_image_job *job, uint8_t *strip,
                            JDIMENSION left)
 {
@@ -265,7 +268,7 @@ static int jpeg_decode_guarded(struct jpeg_reader *j, const struct cw_image_job 
     while ((int64_t)d->output_scanline < job->want.y)
         jpeg_read_scanlines(d, &row, 1);
     jpeg_read_rows(j, job, row, left);
-    /* What else is needed is read for its damage alone. */
+    /* the remaining needed rows are read only to detect damage */
     while (d->output_scanline < d->output_height && (int64_t)d->input_iMCU_row <= j->last_needed)
         jpeg_read_scanlines(d, &row, 1);
     return 0;

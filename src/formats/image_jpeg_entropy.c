@@ -1,13 +1,13 @@
 /*
- * The Huffman decoder of baseline JPEG. libjpeg calls its entropy decoder through a pointer, MCU by MCU; here
- * is another one that fills the same blocks. What makes it quicker: one table look-up gives code length, run
- * and size of a coefficient together, so that little depends on it before the next look-up; 64 bits of data
- * at hand, refilled eight bytes at a time from a chunk that is freed of stuffed zeros beforehand; and outside
- * the columns that are wanted, coefficients are only counted. Runs on the thread that decodes; owns nothing
- * (its state lies in the caller's arena).
+ * The Huffman decoder of baseline JPEG. libjpeg calls its entropy decoder through a pointer, once per MCU
+ * (the smallest group of blocks); the decoder here replaces it and fills the same blocks. It is faster for
+ * three reasons. One table look-up gives the code length, run and size of a coefficient together, so the next
+ * look-up need not wait for long. It holds 64 bits of data, refilled eight bytes at a time from a chunk from
+ * which stuffed zeros were removed beforehand. Outside the wanted columns it only counts coefficients. It
+ * runs in the thread that decodes, and its state lies in the caller's arena.
  *
- * Of libjpeg's insides (jpegint.h) only the pointer decode_mcu is touched, which has been in its place in
- * every release.
+ * Of libjpeg's internals (jpegint.h) only the pointer decode_mcu is used, which has the same place in every
+ * release.
  */
 #include "formats/image_jpeg_entropy.h"
 
@@ -18,25 +18,26 @@
 #include <jerror.h>
 #include <jpegint.h>
 
-#define LOOK 10    /* bits looked up at once, 4 KiB a table: one code in 200 of a photograph is longer */
-#define CHUNK 4096 /* bytes: small beside the caches, large against the cost of looking for 0xFF */
+#define LOOK 10 /* bits looked up at once (4 KiB a table): of a photograph's codes, one in 200 is longer */
+#define CHUNK \
+    4096 /* bytes: small compared with the CPU's caches, large enough to search for 0xFF at little cost */
 #define ENTRY(total, code, size, run) \
     ((uint32_t)(total) | (uint32_t)(code) << 8 | (uint32_t)(size) << 16 | (uint32_t)(run) << 24)
 #define INLINE inline __attribute__((always_inline))
 
 struct table {
-    /* ENTRY: bits in all, bits of the code, bits of the value, coefficients to go forward; 0: a longer code,
-     * or none */
+    /* made with ENTRY from four numbers: bits in total, bits of the code, bits of the value, coefficients to
+     * advance. 0: the code is longer than LOOK bits, or does not exist */
     uint32_t look[1 << LOOK];
-    int32_t last[18];   /* by length, the last code; -1: none; [17]: more than any */
-    int32_t offset[18]; /* by length: index of a code in values, less the code */
+    int32_t last[18];   /* by length: the last code; -1: none. [17]: more than any code */
+    int32_t offset[18]; /* by length: index of a code in values, minus the code */
     const uint8_t *values;
 };
 
 struct bits {
-    uint64_t bits;            /* the next ones, from the highest bit on */
-    unsigned count;           /* of them: at most 63. Lower ones are 0 or what really follows */
-    const uint8_t *p, *limit; /* what follows, in the chunk */
+    uint64_t bits;  /* the next bits of the data, from the highest bit on */
+    unsigned count; /* number of valid bits, at most 63; lower bits are 0 or the true continuation */
+    const uint8_t *p, *limit; /* the data after these bits, in the chunk */
 };
 
 struct block_kind {
@@ -46,19 +47,19 @@ struct block_kind {
 
 struct entropy {
     struct bits bits;
-    bool over;                      /* the data came to their end: what is left stays zero */
-    JDIMENSION column, first, last; /* MCU columns: the next one, and those that are wanted */
+    bool over;                      /* the data ended: all further coefficients stay zero */
+    JDIMENSION column, first, last; /* MCU columns: the next one; the first and the last wanted one */
     int32_t dc[MAX_COMPS_IN_SCAN];
     struct block_kind kinds[D_MAX_BLOCKS_IN_MCU];
-    const uint8_t *file, *end; /* what is not in the chunk yet */
-    size_t zeros;              /* bytes that were made up behind the end of the data */
+    const uint8_t *file, *end; /* the compressed data that are not in the chunk yet */
+    size_t zeros;              /* zero bytes that were added after the end of the data */
     bool made[2][NUM_HUFF_TBLS];
     uint8_t chunk[CHUNK];                  /* compressed data as they were before 0xFF became 0xFF 0 */
-    struct table tables[2][NUM_HUFF_TBLS]; /* last: those that are not used are not touched */
+    struct table tables[2][NUM_HUFF_TBLS]; /* last in the struct: unused tables are never touched */
 };
 
-/* Where the coefficients belong, in the order of the file. A run that leads out of the block ends at its last
- * one, as in libjpeg. */
+/* By number of a coefficient in the file: its index in the block. A run that leads out of the block ends at
+ * its last coefficient, as in libjpeg. */
 static const uint8_t natural[64 + 16] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33,
     40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
@@ -68,8 +69,8 @@ static const uint8_t natural[64 + 16] = {
 
 /* ---- bits ---- */
 
-/* Fills the chunk behind what is left of it. A marker ends the data: zeros follow. By value, so that the
- * caller's bits can stay in registers. */
+/* Moves the unread bytes to the start of the chunk and fills the rest. A marker ends the data; zeros follow.
+ * Passes the bits by value, so that they can stay in the caller's registers. */
 static __attribute__((noinline)) struct bits next_chunk(struct entropy *e, struct bits b)
 {
     size_t n = (size_t)(b.limit - b.p);
@@ -82,7 +83,7 @@ static __attribute__((noinline)) struct bits next_chunk(struct entropy *e, struc
         e->file = to;
         if (n == CHUNK)
             break;
-        while (to < e->end && *to == 0xFF) /* fill bytes may stand before a marker */
+        while (to < e->end && *to == 0xFF) /* fill bytes may precede a marker */
             to++;
         if (to < e->end && *to == 0) {
             e->chunk[n++] = 0xFF;
@@ -98,7 +99,7 @@ static __attribute__((noinline)) struct bits next_chunk(struct entropy *e, struc
     return b;
 }
 
-/* At least 56 bits from here on. */
+/* Refills the bits, so that at least 56 are valid. */
 static INLINE struct bits entropy_refill(struct entropy *e, struct bits b)
 {
     if (CW_UNLIKELY(b.limit - b.p < 8))
@@ -122,8 +123,8 @@ static uint32_t entropy_entry_of(unsigned length, unsigned symbol, bool dc)
     return ENTRY(length + size, length, size, run + 1);
 }
 
-/* jpeg_start_decompress has checked the table: no code is longer than its length, and DC sizes are at
- * most 15. */
+/* Makes the look-up table of a Huffman table. jpeg_start_decompress has checked the table: every code fits in
+ * its length, and DC sizes are at most 15. */
 static void entropy_make_table(struct table *t, const JHUFF_TBL *from, bool dc)
 {
     unsigned code = 0, n = 0;
@@ -144,8 +145,8 @@ static void entropy_make_table(struct table *t, const JHUFF_TBL *from, bool dc)
     t->values = from->huffval;
 }
 
-/* The entry of a code that the table has no room for. One that does not exist counts as 0, as in libjpeg,
- * which reports it only near the end. */
+/* Returns the entry of a code longer than LOOK bits. A code that does not exist counts as 0, as in libjpeg,
+ * which reports such a code only near the end. */
 static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct table *t, bool dc,
                                                     struct jpeg_decompress_struct *d)
 {
@@ -160,7 +161,7 @@ static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct 
                             dc);
 }
 
-/* The value behind a code. Values below half of what their bits hold stand for negative ones. */
+/* Returns the value after a code. A value whose highest bit is 0 stands for a negative number. */
 static INLINE int32_t entropy_value_of(uint64_t bits, uint32_t entry)
 {
     uint64_t value = bits << (entry >> 8 & 63);
@@ -178,7 +179,7 @@ static INLINE struct bits entropy_skip(struct bits b, uint32_t entry)
 
 /* ---- blocks ---- */
 
-/* A block's coefficients, or with `keep` false only past them. */
+/* Decodes a block's coefficients; keep false: only skips them. */
 static INLINE struct bits entropy_decode_block(struct bits b, struct entropy *e,
                                                const struct block_kind *kind, JCOEF *block, const bool keep,
                                                struct jpeg_decompress_struct *d)
@@ -198,11 +199,11 @@ static INLINE struct bits entropy_decode_block(struct bits b, struct entropy *e,
     unsigned at = 0;
     for (;;) {
         b = entropy_refill(e, b);
-#if !defined(__clang__) || __clang_major__ >= 14 /* clang 11 does not know it */
+#if !defined(__clang__) || __clang_major__ >= 14 /* clang 11 does not support the attribute */
 #pragma GCC unroll 2
 #endif
         for (int i = 0; i < 2; i++) {
-            /* one refill is good for two coefficients, unless the code of one is long */
+            /* one refill suffices for two coefficients, unless one has a long code */
             entry = ac->look[b.bits >> (64 - LOOK)];
             if (CW_UNLIKELY(!entry)) {
                 b = entropy_refill(e, b);
@@ -238,7 +239,7 @@ static boolean entropy_decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
             b = entropy_decode_block(b, e, &e->kinds[i], NULL, false, d);
     e->bits = b;
     if (CW_UNLIKELY(e->zeros) && b.count + 8 * (size_t)(b.limit - b.p) < 8 * e->zeros) {
-        /* some of them were used */
+        /* some of the added zeros were used */
         e->over = true;
         WARNMS(d, JWRN_HIT_MARKER);
     }
@@ -249,7 +250,7 @@ static boolean entropy_decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
 
 bool cw_jpeg_entropy_fits(const struct jpeg_decompress_struct *d)
 {
-    /* else also lossless, which later releases know */
+    /* Ss and Se exclude lossless images, which later releases support */
     bool sequential = !d->progressive_mode && d->Ss == 0 && d->Se == DCTSIZE2 - 1;
     return sequential && d->data_precision == 8 && !d->arith_code && d->restart_interval == 0 &&
            d->comps_in_scan == d->num_components;

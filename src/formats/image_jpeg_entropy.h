@@ -1,5 +1,5 @@
-/* Huffman decoding of baseline JPEG in place of libjpeg's: the same coefficients in two thirds to three
- * quarters of the time. */
+/* Huffman decoding of baseline JPEG, which replaces libjpeg's: it gives the same coefficients in two thirds
+ * to three quarters of the time. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,17 +9,19 @@
 
 #include "base/macro.h"
 
-/* Whether the image at hand (jpeg_read_header was called) is one for it: Huffman, sequential, one scan, 8
+/* Returns whether this decoder can decode an image, after jpeg_read_header: Huffman, sequential, one scan, 8
  * bits, no restart markers. */
 bool cw_jpeg_entropy_fits(const struct jpeg_decompress_struct *d) _pure_;
 
-size_t cw_jpeg_entropy_bytes(void) _pure_; /* of its state, to be kept until the image is done */
+/* Returns the bytes of the decoder's state, which the caller keeps until the image is decoded. */
+size_t cw_jpeg_entropy_bytes(void) _pure_;
 
 /*
- * Call after jpeg_start_decompress and jpeg_crop_scanline, before any row is read; takes d->client_data.
- * Coefficients are made for the columns [left, left + width) of the image, which must cover what
- * jpeg_crop_scanline left; others are passed over. Damage is reported as by libjpeg, by its warnings and
- * errors, and in every MCU alike, passed over or not.
+ * Replaces libjpeg's decoder. Call this after jpeg_start_decompress and jpeg_crop_scanline, before the first
+ * row is read. It uses d->client_data. Coefficients are stored only for the columns [left, left + width) of
+ * the image, which must include the columns that jpeg_crop_scanline kept; in other columns they are only
+ * skipped over. Damage is reported with libjpeg's warnings and errors, in skipped MCUs (blocks of the image)
+ * as well.
  */
 void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIMENSION left,
                              JDIMENSION width);

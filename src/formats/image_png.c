@@ -1,7 +1,7 @@
 /*
- * PNG through libpng, row by row: every row is decompressed (its checksum counts), only the requested ones
- * are converted. Interlaced images need all of the raw image. Owns libpng's structs between open and close.
- * Of ancillary chunks only tRNS is read.
+ * PNG through libpng, row by row: every row is decompressed, because the checksum covers all of them; only
+ * the requested rows are converted. An interlaced image needs memory for the whole raw image. Owns libpng's
+ * structs between open and close. Of the ancillary chunks only tRNS is read.
  *
  * libpng reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute
  * lives in their frames, and what they change lies in struct png_reader.
@@ -15,7 +15,8 @@
 
 #include "formats/image_codec.h"
 
-/* Bytes of an ancillary chunk (a profile, a text): far more than any camera writes, far less than a bomb. */
+/* Limit of the bytes of an ancillary chunk (a profile, a text): far more than any camera writes, and far less
+ * than a decompression bomb needs. */
 #define CHUNK_BYTES ((size_t)8 << 20)
 #define FIXED_BYTES ((size_t)96 << 10) /* libpng's structs, zlib's window and tables */
 
@@ -23,11 +24,11 @@ struct png_reader {
     png_structp png;
     png_infop info;
     jmp_buf jump;
-    const uint8_t *at; /* what is not read yet */
+    const uint8_t *at; /* the unread rest of the file */
     size_t left;
     bool has_key;         /* tRNS of a grey or RGB image, and the caller wants alpha */
     size_t pixel, stride; /* bytes of a pixel and of a row that libpng gives */
-    char text[128];       /* of the failure */
+    char text[128];       /* message of the failure */
 };
 
 _Static_assert(sizeof(struct png_reader) <= sizeof(((struct cw_image *)0)->state),
@@ -64,8 +65,8 @@ static void libpng_read(png_structp png, png_bytep to, size_t size)
     p->left -= size;
 }
 
-/* libpng's texts do not distinguish a damaged stream from a failing malloc, which leaves ENOMEM: errno is 0
- * when a guarded call begins. */
+/* Returns CW_E_MEMORY or CW_E_RECORD. libpng's messages do not distinguish a damaged stream from a failed
+ * malloc, but malloc sets errno to ENOMEM; errno is 0 when a guarded call begins. */
 static int libpng_error(const struct png_reader *p, struct cw_error *err)
 {
     if (errno == ENOMEM)
@@ -91,7 +92,7 @@ static bool libpng_headers_guarded(struct png_reader *p)
     png_set_read_fn(p->png, p, libpng_read);
     png_set_user_limits(p->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* max_pixels is the limit */
     png_set_chunk_malloc_max(p->png, CHUNK_BYTES);
-    png_set_keep_unknown_chunks(p->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all that can be ignored */
+    png_set_keep_unknown_chunks(p->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* ignore all ancillary chunks */
     png_read_info(p->png, p->info);
     return true;
 }
@@ -120,7 +121,8 @@ static int libpng_open(struct cw_image *im, struct cw_error *err)
     return r;
 }
 
-/* Raw rows are whole bytes or uint16 values: palettes become RGB, or RGBA where they have tRNS. */
+/* Decodes the rows. Raw rows consist of whole bytes or uint16 values; palettes become RGB, or RGBA if there
+ * is tRNS. */
 static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *p,
                                   const struct cw_image_job *job)
 {
@@ -133,7 +135,7 @@ static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *
     if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
         png_set_swap(p->png);
     int passes = png_set_interlace_handling(p->png);
-    png_set_benign_errors(p->png, 0); /* a compressed stream that does not end as it should is damage */
+    png_set_benign_errors(p->png, 0); /* a compressed stream that does not end properly is damage */
     png_read_update_info(p->png, p->info);
     for (int pass = 1; pass <= passes; pass++)
         for (int64_t y = 0; y < im->file_height; y++) {
@@ -143,7 +145,7 @@ static bool libpng_decode_guarded(const struct cw_image *im, struct png_reader *
                 cw_image_put(job, y, row + (size_t)job->want.x * p->pixel);
         }
     png_set_benign_errors(p->png, 1);
-    png_read_end(p->png, NULL); /* the checksum of the last IDAT, and what follows up to IEND */
+    png_read_end(p->png, NULL); /* checks the last IDAT's checksum, and reads the chunks up to IEND */
     return true;
 }
 

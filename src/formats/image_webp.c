@@ -1,4 +1,5 @@
-/* Still WebP images through libwebp: always decoded whole, then cut. Nothing is open between calls. */
+/* Still WebP images through libwebp: always decoded as a whole, then cropped. Nothing is allocated between
+ * calls. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,8 +14,8 @@ static bool webp_matches(const uint8_t *data, size_t size)
     return size >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0;
 }
 
-/* Deep inside, libwebp reports a failing malloc as damage; but it leaves ENOMEM: errno is 0 when a call
- * begins. */
+/* Returns CW_E_MEMORY or CW_E_RECORD. libwebp reports some failures of malloc as damage, but malloc sets
+ * errno to ENOMEM; errno is 0 when a call begins. */
 static int webp_error(VP8StatusCode e, struct cw_error *err)
 {
     static const char *const reasons[] = {[VP8_STATUS_INVALID_PARAM] = "invalid parameter",
@@ -47,7 +48,7 @@ static void webp_close(struct cw_image *im CW_UNUSED)
 {
 }
 
-/* All of the image, RGB or RGBA, to out. */
+/* Decodes the whole image as RGB or RGBA to out. */
 static int webp_pixels(const struct cw_image *im, int channels, uint8_t *out, size_t stride,
                        struct cw_error *err)
 {
@@ -68,8 +69,8 @@ static void webp_plan(struct cw_image *im, struct cw_image_job *job)
 {
     size_t pixels = (size_t)im->file_height * (size_t)im->file_width;
     job->convert.from = im->channels == 3 ? 3 : im->file_channels;
-    /* Lossless: four bytes a pixel; lossy with alpha: the alpha plane, twice while it is decompressed; lossy:
-     * some rows. */
+    /* libwebp allocates four bytes per pixel for lossless images, the alpha plane twice for lossy images with
+     * alpha, and some rows for other lossy images. */
     job->library_bytes = FIXED_BYTES + pixels * 4 + (size_t)im->file_width * 128;
     job->scratch_bytes = pixels * (size_t)job->convert.from + job->rows->slack;
 }

@@ -13,9 +13,9 @@ struct cw_inflate {
     z_stream z;
     struct cw_file *file; /* borrowed */
     enum cw_codec codec;
-    bool raw; /* entered at a restart point: zlib does not see header and trailer */
+    bool raw; /* opened at a restart point: zlib sees neither header nor trailer */
     bool ended;
-    uint64_t next; /* offset in the file of what comes after the input buffer's content */
+    uint64_t next; /* offset in the file of the first byte after the input buffer's content */
     uint64_t out;  /* position in the stream */
     uint8_t input[INPUT_BYTES];
 };
@@ -120,7 +120,7 @@ bool cw_inflate_ended(const struct cw_inflate *z)
     return z->ended;
 }
 
-/* Fills the empty input buffer. 1: the file is at its end. */
+/* Fills the empty input buffer. 1: the file has ended. */
 static int inflate_fill(struct cw_inflate *z, struct cw_error *err)
 {
     uint64_t left = cw_file_size(z->file) - z->next;
@@ -145,7 +145,8 @@ static int inflate_truncated(const struct cw_inflate *z, struct cw_error *err)
                             path, z->next, codec_names[z->codec], z->out);
 }
 
-/* A member has ended: what follows is another one, zero padding (as tape blocks leave it) or the end. */
+/* Continues after the end of a member: another member, zero padding (as tape blocks have it) or the end may
+ * follow. */
 static int inflate_next_member(struct cw_inflate *z, struct cw_error *err)
 {
     bool padding = false;

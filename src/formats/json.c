@@ -1,4 +1,5 @@
-/* JSON in place. Pure functions over the caller's text. */
+/* Reads JSON in place. Pure functions of the caller's text; those that return a pointer return the address
+ * after the item that they read, or NULL after an error, which scan_wrong records. */
 #include "formats/json.h"
 
 #include <stdint.h>
@@ -14,7 +15,7 @@ const char *cw_json_kind_name(enum cw_json_kind kind)
     return names[kind];
 }
 
-/* Notes what is wrong, and where. */
+/* Records what is wrong, and where. Returns NULL. */
 static const char *scan_wrong(struct cw_json_walk *w, const char *at, const char *why)
 {
     w->why = why;
@@ -31,7 +32,7 @@ static const char *scan_space(const char *p, const char *end)
 
 /* ---- strings ---- */
 
-/* The four hexadecimal digits at p, or -1. */
+/* Returns the value of the four hexadecimal digits at p, or -1. */
 static int scan_hex4(const char *p, const char *end)
 {
     int v = 0;
@@ -50,7 +51,8 @@ static int scan_hex4(const char *p, const char *end)
     return v;
 }
 
-/* The character of the \u escape(s) whose digits start at *p, which is moved past them; -1: malformed. */
+/* Returns the character of the \u escape(s) whose digits start at *p, and moves *p past them; -1: malformed.
+ */
 static int32_t scan_unicode_escape(const char **p, const char *end)
 {
     int high = scan_hex4(*p, end), low;
@@ -66,7 +68,7 @@ static int32_t scan_unicode_escape(const char **p, const char *end)
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* From after the opening quote to after the closing one. */
+/* Reads a string; p points after the opening quote, the result after the closing quote. */
 static const char *scan_string(const char *p, const char *end, struct cw_json_value *v,
                                struct cw_json_walk *w)
 {
@@ -80,7 +82,7 @@ static const char *scan_string(const char *p, const char *end, struct cw_json_va
         if (c < 0x20)
             return scan_wrong(w, p, "a control character in a string");
         if (c >= 0x80) {
-            size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4; /* bytes of a character that begins so */
+            size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4; /* bytes of a UTF-8 character with this first byte */
             if (n > (size_t)(end - p) || !cw_text_utf8(p, n))
                 return scan_wrong(w, p, "a string that is not UTF-8");
             p += n;
@@ -113,7 +115,8 @@ static size_t text_put_utf8(char *out, int32_t c)
     return n;
 }
 
-/* The next character or escape of a good string, up to four bytes. */
+/* Stores the bytes (up to four) of the next character or escape of a valid string in out. Returns their
+ * number. */
 static size_t text_next_bytes(const char **p, const char *end, char out[4])
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -198,7 +201,7 @@ static const char *scan_number(const char *p, const char *end, struct cw_json_wa
     return p;
 }
 
-/* A value that is neither array nor object. */
+/* Reads a value that is neither array nor object. */
 static const char *scan_scalar(const char *p, const char *end, struct cw_json_value *v,
                                struct cw_json_walk *w)
 {
@@ -226,7 +229,7 @@ static const char *scan_scalar(const char *p, const char *end, struct cw_json_va
     return after;
 }
 
-/* The key of a member and its colon. */
+/* Reads the key of a member and the colon after it. */
 static const char *scan_key(const char *p, const char *end, struct cw_json_value *key, struct cw_json_walk *w)
 {
     p = scan_space(p, end);
@@ -239,10 +242,10 @@ static const char *scan_key(const char *p, const char *end, struct cw_json_value
     return p < end && *p == ':' ? p + 1 : scan_wrong(w, p, "expected \":\" after a key");
 }
 
-/* One value with all that is in it; without recursion. After it, or NULL. */
+/* Reads one value with all values inside it, without recursion. */
 static const char *scan_value(const char *p, const char *end, struct cw_json_value *v, struct cw_json_walk *w)
 {
-    uint64_t objects[CW_JSON_DEPTH / 64]; /* bit d: what is open at depth d is an object */
+    uint64_t objects[CW_JSON_DEPTH / 64]; /* bit d: the open value at depth d is an object; else an array */
     unsigned depth = 0;
     struct cw_json_value inner;
     p = scan_space(p, end);
@@ -265,7 +268,7 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
             depth++;
             p = scan_space(p + 1, end);
         }
-        /* Closes what ends here. */
+        /* close the arrays and objects that end here */
         bool more = false;
         while (depth && !more) {
             object = objects[(depth - 1) / 64] >> (depth - 1) % 64 & 1;
@@ -334,7 +337,7 @@ bool cw_json_item(struct cw_json_items *items, struct cw_json_value *ret)
     items->at = scan_space(items->at, items->end);
     if (items->at == items->end)
         return false;
-    /* it was found good before */
+    /* the array was checked before, so no error can occur */
     items->at = scan_space(scan_value(items->at, items->end, ret, &unused), items->end);
     items->at += items->at < items->end; /* the comma */
     return true;

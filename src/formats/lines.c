@@ -1,4 +1,4 @@
-/* Finding the lines of a text. Any thread, one walk per thread. */
+/* Finds the lines of a text. Any thread; only one thread at a time may use a walk. */
 #include "formats/lines.h"
 
 #include <string.h>

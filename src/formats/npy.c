@@ -1,5 +1,5 @@
-/* The header of .npy: a dictionary in Python's notation, of which numpy.save writes just one form. Pure
- * functions. */
+/* Parses the header of .npy files: a dictionary in Python's notation, in the one form that numpy.save writes.
+ * Pure functions. */
 #include "formats/npy.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static bool npy_take(struct text *t, const char *word)
     return true;
 }
 
-/* 'text' or "text" without escapes. */
+/* Reads 'text' or "text" without escapes. */
 static bool npy_take_string(struct text *t, char *out, size_t room)
 {
     npy_skip_space(t);
@@ -124,7 +124,7 @@ bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[C
 {
     const uint8_t *p = bytes;
     if (size < 10 || memcmp(p, "\x93NUMPY", 6) != 0 || p[6] < 1 || p[6] > 3)
-        return npy_wrong(why, "no NumPy file (.npy)");
+        return npy_wrong(why, "not a NumPy file (.npy)");
     size_t at = p[6] == 1 ? 10 : 12;
     if (size < at)
         return npy_wrong(why, "a NumPy file that is cut off");
@@ -139,6 +139,6 @@ bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[C
     struct cw_type type = {.dtype = ret->dtype, .ndim = ret->ndim};
     memcpy(type.dims, ret->dims, sizeof(type.dims));
     if (cw_type_bytes(&type) != ret->size)
-        return npy_wrong(why, "a NumPy file that has not as many bytes as its shape says");
+        return npy_wrong(why, "a NumPy file whose size does not match its shape");
     return true;
 }

@@ -1,4 +1,4 @@
-/* Arrays as numpy.save writes them (.npy, versions 1 to 3), read in place. */
+/* Reads arrays as numpy.save writes them (.npy, versions 1 to 3), in place. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -6,15 +6,16 @@
 
 #include "data/type.h"
 
-#define CW_NPY_WHY 160
+#define CW_NPY_WHY 160 /* bytes of a reason */
 
 struct cw_npy {
-    enum cw_dtype dtype; /* two bytes of any kind ("V2") are bfloat16, which NumPy does not know */
+    enum cw_dtype dtype; /* NumPy's "V2" (two bytes without a type) is bfloat16, which NumPy itself lacks */
     int ndim;
     int64_t dims[CW_MAX_NDIM];
     const uint8_t *data; /* C order, little-endian; not aligned */
-    size_t size;
+    size_t size;         /* bytes of data */
 };
 
-/* False: why says what can't be taken. */
+/* Parses `size` bytes of a .npy file; *ret points into them. False: why says what is wrong or not supported.
+ */
 bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[CW_NPY_WHY]) _must_check_;

@@ -1,4 +1,4 @@
-/* Decimal text to values of a dtype. Pure functions. */
+/* Converts decimal text and numbers to values of a dtype. Pure functions. */
 #include "formats/number.h"
 
 #include <locale.h>
@@ -16,7 +16,7 @@ const char *cw_number_why(enum cw_number n)
     return texts[n];
 }
 
-/* magnitude with a sign as an integer dtype (or bool). */
+/* Stores a magnitude with a sign as a value of an integer dtype or bool. */
 static enum cw_number number_store_integer(bool negative, uint64_t magnitude, enum cw_dtype dtype, void *out)
 {
     size_t size = cw_dtype_size(dtype);
@@ -25,7 +25,7 @@ static enum cw_number number_store_integer(bool negative, uint64_t magnitude, en
     if (magnitude > limit)
         return CW_NUMBER_RANGE;
     uint64_t value = negative ? 0 - magnitude : magnitude;
-    memcpy(out, &value, size); /* the low bytes: little-endian */
+    memcpy(out, &value, size); /* the low bytes come first: little-endian */
     return CW_NUMBER_OK;
 }
 
@@ -62,8 +62,8 @@ static void number_make_locale(void)
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* By the C library, whatever the program's decimal point. glibc's "C" locale is static: making it can't fail.
- */
+/* Parses with the C library, in the "C" locale, so that the program's locale does not matter. glibc's "C"
+ * locale is static: making it can't fail. */
 static enum cw_number number_parse_slowly(const char *text, size_t size, double *ret)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -86,7 +86,7 @@ struct decimal {            /* digits times 10^exponent */
     int exponent;
 };
 
-/* Takes digits; how many there were. */
+/* Reads digits into *d. Returns their number. */
 static size_t number_take_digits(const char **p, const char *end, struct decimal *d, bool fraction)
 {
     const char *start = *p;
@@ -155,7 +155,7 @@ enum cw_number cw_number_parse(const char *text, size_t size, enum cw_dtype dtyp
     if (d.integer && !cw_dtype_is_float(dtype))
         return d.exact ? number_store_integer(d.negative, d.digits, dtype, out) : CW_NUMBER_RANGE;
     if (d.exact && d.digits <= (UINT64_C(1) << 53) && d.exponent >= -22 && d.exponent <= 22) {
-        /* one rounding: exact */
+        /* both operands are exact, so the result is rounded only once */
         v = d.exponent < 0 ? (double)d.digits / powers[-d.exponent] : (double)d.digits * powers[d.exponent];
         v = d.negative ? -v : v;
     } else {

@@ -8,7 +8,7 @@
 
 #define MAX_SIZE ((uint64_t)1 << 62) /* sums of offsets and sizes stay below 2^63 */
 
-/* ustar's fields: offset and length */
+/* the fields of ustar: offset and length of each */
 enum {
     NAME = 0,
     NAME_SIZE = 100,
@@ -42,12 +42,12 @@ static bool tar_octal(const uint8_t *field, size_t size, uint64_t *ret)
     return i == size || field[i] == ' ' || field[i] == 0;
 }
 
-/* Octal digits, or (the first bit is set) a number in base 256. */
+/* Reads a size: octal digits or, if the first bit is set, a number in base 256. */
 static bool tar_read_size(const uint8_t *field, uint64_t *ret)
 {
     if (!(field[0] & 0x80))
         return tar_octal(field, SIZE_SIZE, ret);
-    *ret = field[0] & 0x7f; /* 0x7f: negative, and too large */
+    *ret = field[0] & 0x7f; /* 0x7f begins a negative number, which is refused as too large */
     for (size_t i = 1; i < SIZE_SIZE; i++) {
         if (*ret >> 56)
             return false;
@@ -60,7 +60,7 @@ static bool tar_checksum_fits(const uint8_t block[CW_TAR_BLOCK], char why[CW_TAR
 {
     uint64_t stored;
     uint32_t sum = 0;
-    int32_t as_chars = 0; /* as old programs on machines with signed chars summed */
+    int32_t as_chars = 0; /* the sum of signed chars, which some old programs stored */
     for (size_t i = 0; i < CW_TAR_BLOCK; i++) {
         uint8_t b = i >= CHECKSUM && i < CHECKSUM + CHECKSUM_SIZE ? ' ' : block[i];
         sum += b;
@@ -77,11 +77,11 @@ static bool tar_read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR
     static const struct {
         char type;
         enum cw_tar_kind kind;
-        const char *refused; /* what it is; NULL: it is read */
+        const char *refused; /* name of a kind that is refused; NULL: the kind is accepted */
     } types[] = {
         {'0', CW_TAR_FILE, NULL},
         {0, CW_TAR_FILE, NULL},
-        {'7', CW_TAR_FILE, NULL}, /* a file that was to lie in one piece */
+        {'7', CW_TAR_FILE, NULL}, /* a file that should be stored contiguously on disk */
         {'1', CW_TAR_PASSED, NULL},
         {'2', CW_TAR_PASSED, NULL},
         {'5', CW_TAR_PASSED, NULL},
@@ -109,10 +109,11 @@ static bool tar_read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR
         return wrong(why, "it is %s: expected regular files, directories and links", types[i].refused);
     h->kind = types[i].kind;
     if (h->kind == CW_TAR_PASSED && type != '5' && h->size)
-        return wrong(why, "it is a link with %" PRIu64 " bytes of data, which can't be", h->size);
+        return wrong(why, "it is a link, but has %" PRIu64 " bytes of data", h->size);
     if (h->kind == CW_TAR_PASSED)
-        h->size = 0; /* of a directory: room that it may take */
-    if (h->kind == CW_TAR_FILE && h->name_size && h->name[h->name_size - 1] == '/') /* v7's directories */
+        h->size = 0; /* a directory's size is only its quota: no data follow */
+    if (h->kind == CW_TAR_FILE && h->name_size &&
+        h->name[h->name_size - 1] == '/') /* a directory in the v7 format */
         h->kind = CW_TAR_PASSED;
     return true;
 }
@@ -125,7 +126,7 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
         return true;
     if (!tar_checksum_fits(block, why))
         return false;
-    /* GNU's magic goes on with a space, and it has no prefix */
+    /* GNU's magic has a space after "ustar" instead of a NUL, and its headers have no prefix field */
     bool ustar = memcmp(block + MAGIC, "ustar", 6) == 0;
     size_t prefix = ustar ? strnlen((const char *)block + PREFIX, PREFIX_SIZE) : 0;
     size_t name = strnlen((const char *)block + NAME, NAME_SIZE);
@@ -135,7 +136,7 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
     memcpy(ret->name + prefix, block + NAME, name);
     ret->name_size = prefix + name;
     if (!tar_read_size(block + SIZE, &ret->size))
-        return wrong(why, "its size is no number below 2^62");
+        return wrong(why, "its size is not a number below 2^62");
     return tar_read_kind(block[TYPE], ret, why);
 }
 
@@ -160,7 +161,7 @@ static bool tar_pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, cons
     if (key_size >= 11 && memcmp(key, "GNU.sparse.", 11) == 0)
         return wrong(why, "it is a sparse file: expected regular files, directories and links");
     if ((path || length) && kind == CW_TAR_PAX_ALL)
-        return wrong(why, "it gives all members one %s", path ? "path" : "size");
+        return wrong(why, "it sets one %s for all members", path ? "path" : "size");
     if (path && size > 0) {
         x->path = value;
         x->path_size = size;
@@ -168,12 +169,12 @@ static bool tar_pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, cons
     if (length) {
         x->has_size = true;
         if (!tar_decimal(value, size, &x->size))
-            return wrong(why, "its size (pax) is no number below 2^62");
+            return wrong(why, "its size (pax) is not a number below 2^62");
     }
     return true;
 }
 
-/* Records "LENGTH KEY=VALUE\n", LENGTH counting all of it. */
+/* Reads pax records "LENGTH KEY=VALUE\n"; LENGTH is the length of the whole record. */
 static bool tar_read_pax(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *p, size_t left,
                          char why[CW_TAR_WHY])
 {
@@ -199,7 +200,8 @@ bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8
 {
     if (kind == CW_TAR_PAX || kind == CW_TAR_PAX_ALL)
         return tar_read_pax(x, kind, (const char *)data, size, why);
-    if (kind == CW_TAR_LONG_NAME && !x->path) { /* pax counts for more, wherever it stands */
+    if (kind == CW_TAR_LONG_NAME &&
+        !x->path) { /* a path from pax takes precedence, whichever header comes first */
         x->path = (const char *)data;
         x->path_size = strnlen((const char *)data, size);
     }

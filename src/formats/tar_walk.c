@@ -1,4 +1,4 @@
-/* Finding the samples of a tar archive in its stream. Any thread, one walk per thread. */
+/* Finds the samples of a tar archive in its stream. Any thread; only one thread at a time may use a walk. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,11 +6,11 @@
 #include "base/text.h"
 #include "formats/tar.h"
 
-/* From this size on a file's data are not read, but for their first block: copying 32 KiB takes longer than a
- * read of a cached page. */
+/* From this size on only the first block of a file's data is read: copying 32 KiB takes longer than a
+ * separate read of a cached page. */
 #define SPARSE_SIZE ((uint64_t)32 << 10)
 
-/* Which of the walk's buffers takes the data of an extended header. */
+/* Returns the number of the walk's buffer for the data of an extended header. */
 static int tar_walk_buffer_of(enum cw_tar_kind kind)
 {
     return kind == CW_TAR_LONG_NAME ? 0 : kind == CW_TAR_PAX ? 1 : 2;
@@ -48,7 +48,7 @@ static int tar_walk_open_sample(struct cw_tar_walk *w, const struct cw_tar_name 
     return 0;
 }
 
-/* A file or something passed over, whose name and size are known now. */
+/* Processes a member whose name and size are known: adds a file to a sample, or skips the member. */
 static int tar_walk_take_member(struct cw_tar_walk *w, struct cw_error *err)
 {
     const struct cw_tar_header *h = &w->header;
@@ -105,7 +105,7 @@ static int tar_walk_end_extended(struct cw_tar_walk *w, struct cw_error *err)
                : tar_walk_damaged(w, err, "%s", why);
 }
 
-/* A header block is complete; base.wanted is behind it. */
+/* Processes a complete header block; base.wanted is the offset after it. */
 static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
 {
     char why[CW_TAR_WHY];
@@ -130,7 +130,7 @@ static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
     return member ? tar_walk_take_member(w, err) : tar_walk_begin_extended(w, err);
 }
 
-/* Collects up to `need` bytes into a buffer; true when they are there. */
+/* Collects bytes into a buffer until it has `need` bytes; true: it has them. */
 static bool tar_walk_collect(struct cw_tar_walk *w, uint8_t *into, size_t need, const uint8_t *p, size_t n)
 {
     n = CW_MIN(n, need - w->have);
@@ -207,7 +207,7 @@ static size_t tar_walk_stride(const struct cw_walk *base)
 {
     const struct cw_tar_walk *w = (const struct cw_tar_walk *)base;
     bool sparse = w->size >= SPARSE_SIZE && w->state != CW_TAR_AT_EXTENDED && w->state != CW_TAR_AT_END;
-    return sparse ? 2 * CW_TAR_BLOCK : 0; /* a header, and the first block of its data */
+    return sparse ? 2 * CW_TAR_BLOCK : 0; /* a header and the first block of its data */
 }
 
 static void tar_walk_deinit(struct cw_walk *base)

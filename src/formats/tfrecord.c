@@ -1,4 +1,5 @@
-/* TFRecord framing: walking streams, checking records. Any thread, one walk per thread. */
+/* TFRecord framing: walking streams and checking records. Any thread; only one thread at a time may use a
+ * walk. */
 #include "formats/tfrecord.h"
 
 #include <endian.h>
@@ -9,8 +10,8 @@
 #include "base/text.h"
 #include "formats/crc32c.h"
 
-/* From this length on it is cheaper to read 16 bytes per record than everything: copying 32 KiB takes longer
- * than a read of a cached page. */
+/* From this length on, reading only the 16 bytes of a record that are not data is cheaper than reading all of
+ * it: copying 32 KiB takes longer than a separate read of a cached page. */
 #define SPARSE_LENGTH ((uint64_t)32 << 10)
 
 static uint32_t tfrecord_load32(const uint8_t *p)
@@ -23,8 +24,8 @@ static uint64_t tfrecord_load64(const uint8_t *p)
     return tfrecord_load32(p) | (uint64_t)tfrecord_load32(p + 4) << 32;
 }
 
-/* Facts of a damaged record: its number in the file stands for its id, which is not known before the file is.
- */
+/* Sets the error of a damaged record. It is named by its number in the file, because its id contains the file
+ * key, which is known only after the whole file was read. */
 __attribute__((format(printf, 3, 4))) static int tfrecord_damaged(const struct cw_tfrecord_walk *w,
                                                                   struct cw_error *err, const char *fmt, ...)
 {
@@ -99,7 +100,7 @@ static int tfrecord_end_of_stream(struct cw_walk *base, uint64_t size, struct cw
                             ": the data end inside it, at byte %" PRIu64 ": truncated", size);
 }
 
-/* Of large records a tail and the next header are read, not what lies between. */
+/* Of large records only the CRC at the end and the next header are read, not the data. */
 static size_t tfrecord_stride(const struct cw_walk *base)
 {
     const struct cw_tfrecord_walk *w = (const struct cw_tfrecord_walk *)base;

@@ -1,11 +1,12 @@
-/* Records of a stream: the list that grows, and walking a plain file. Any thread, one walk per thread. */
+/* The growing list of records of a stream, and walking a plain file. Any thread; only one thread at a time
+ * may use a walk. */
 #include "formats/walk.h"
 
 #include "base/array.h"
 #include "storage/file.h"
 
-/* Small records are read through a buffer of this size: large enough that a system call is nothing beside
- * copying it. */
+/* Size of the buffer through which small records are read: so large that a system call costs little compared
+ * with copying the bytes. */
 #define BUFFER_BYTES ((size_t)256 << 10)
 
 const char *cw_record_format_name(enum cw_record_format format)

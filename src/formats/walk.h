@@ -1,7 +1,8 @@
 /*
- * Finding the records of a file's stream from its pieces, in one pass: what the formats share. "Stream" is
- * the plain file or what is inside a compressed one. A format embeds a struct cw_walk as its first member,
- * and gives its functions in a struct cw_walk_ops.
+ * A walk finds the records of a file's stream in one pass; the stream is fed to it piece by piece. "Stream"
+ * is the plain file or the decompressed content of a compressed file. This is the part that all formats
+ * share: a format has a struct with a struct cw_walk as its first member, and gives its functions in a struct
+ * cw_walk_ops.
  */
 #pragma once
 #include <stddef.h>
@@ -19,12 +20,12 @@ enum cw_record_format { CW_FORMAT_TFRECORD, CW_FORMAT_LINES, CW_FORMAT_TAR };
 /* "TFRecord", "text", "tar". */
 const char *cw_record_format_name(enum cw_record_format format);
 
-/* Columns of the records found; owned by the walk until stolen. */
+/* The records found, as columns. The walk owns the list until another owner takes it. */
 struct cw_record_list {
-    size_t n, room[3]; /* of the columns */
-    uint64_t *offsets; /* in the stream; where exactly a record begins is the format's affair */
-    uint64_t *lengths; /* and how it ends */
-    uint32_t *crcs;    /* TFRecord: the data's CRC as it stands in the file, not checked; others: 0 */
+    size_t n, room[3]; /* number of records; room of each column */
+    uint64_t *offsets; /* of the record in the stream, as the format defines it */
+    uint64_t *lengths; /* of the record in bytes, as the format defines it */
+    uint32_t *crcs; /* TFRecord: the data's masked CRC as stored in the file, not checked; other formats: 0 */
 };
 
 int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t length, uint32_t crc,
@@ -32,26 +33,27 @@ int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t lengt
 void cw_record_list_deinit(struct cw_record_list *l);
 
 struct cw_walk_ops {
-    /* Takes the bytes [at, at + size) of the stream, at <= wanted. CW_E_DATA names file, record and offset of
-     * what is damaged. */
+    /* Processes the bytes [at, at + size) of the stream; at <= w->wanted. CW_E_DATA names the file, the
+     * record and the offset of the damage. */
     int (*feed)(struct cw_walk *w, uint64_t at, const uint8_t *data, size_t size, struct cw_error *err);
-    /* The stream ended at size: an error if that is inside a record. */
+    /* Ends the walk; the stream has `size` bytes. CW_E_DATA if it ends inside a record. */
     int (*end)(struct cw_walk *w, uint64_t size, struct cw_error *err);
-    /* How many bytes from `wanted` on are best read at once, where a format can leave out parts of a plain
-     * file; NULL, or 0: a buffer full. */
+    /* Returns how many bytes from w->wanted on are best read at once. For formats of which parts need not be
+     * read. 0, or stride NULL: fill the buffer. */
     size_t (*stride)(const struct cw_walk *w);
-    /* Frees what the format keeps beside these; NULL: nothing. */
+    /* Frees the format's own memory; NULL: it has none. */
     void (*deinit)(struct cw_walk *w);
 };
 
 struct cw_walk {
     const struct cw_walk_ops *ops;
     const char *path;     /* for messages; borrowed */
-    uint64_t stream_size; /* where known (a plain file), else UINT64_MAX */
+    uint64_t stream_size; /* bytes; UINT64_MAX: not known, because the file is compressed */
     uint64_t wanted;      /* stream offset of the next byte that must be fed */
-    uint64_t start;       /* where the record begins that is not yet in the list */
-    XXH3_state_t *hash;   /* of what identifies the content (docs/semantics.md section 1); NULL: TFRecord */
-    uint64_t content;     /* after `end`: the hash; TFRecord: 0 */
+    uint64_t start;       /* stream offset of the record that is being read */
+    XXH3_state_t
+        *hash; /* of the bytes that the file key covers (docs/semantics.md, section 1); NULL: TFRecord */
+    uint64_t content; /* after `end`: the value of `hash`; TFRecord: 0 */
     struct cw_record_list list;
 };
 
@@ -68,12 +70,13 @@ static inline int cw_walk_end(struct cw_walk *w, uint64_t size, struct cw_error 
     return w->ops->end(w, size, err);
 }
 
-/* Initialises a walk of zeros that hashes its content. */
+/* Initialises a zeroed walk that hashes its content. */
 int cw_walk_init(struct cw_walk *w, const struct cw_walk_ops *ops, const char *path, uint64_t stream_size,
                  struct cw_error *err) _must_check_;
-/* Frees the list and the hash too. */
+/* Frees the walk's memory, the list and the hash included. */
 void cw_walk_deinit(struct cw_walk *w);
 
-/* Walks a plain file to its end, reading no more than the format wants. cancelled may be NULL. */
+/* Walks a plain file to its end, reading only the parts that the format needs. cancelled (may be NULL): if it
+ * returns true, the walk ends with CW_E_INTERRUPTED. */
 int cw_walk_scan(struct cw_walk *w, struct cw_file *file, int (*cancelled)(void *), void *cancel_arg,
                  struct cw_error *err) _must_check_;

@@ -1,7 +1,7 @@
 /*
- * Reading files in ranges. A cw_file owns at most one descriptor, opened at the first read. All open
- * descriptors stand in one table of the process; when it is full, the one not used for longest (by the clock
- * algorithm) is closed. Any thread may read; a read of an open file takes no lock.
+ * Reading ranges of files. A cw_file owns at most one descriptor, opened at the first read. One table of the
+ * process lists all open files. When the table is full, a file that was not used lately is closed, as the
+ * clock algorithm chooses it. Any thread may read; a read of an open file takes no lock.
  */
 #include "storage/internal.h"
 
@@ -18,16 +18,18 @@
 
 #include "base/thread.h"
 
-/* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
+/* Enough for the files that concurrent reads use at a time, and far below the usual limit of 1,024 open
+ * files. */
 #define MAX_OPEN 256
-/* Beyond the kernel's usual read-ahead window (128 KiB) a read is announced as a whole. */
+/* A read of at least this many bytes is announced to the kernel as a whole, because the kernel's read-ahead
+ * usually covers only 128 KiB. */
 #define ADVISE_BYTES ((size_t)256 << 10)
 
 enum { CLOSED = -1 };
 
 static struct {
     pthread_mutex_t mutex;
-    struct cw_file *open[MAX_OPEN]; /* guarded by mutex, NULL: free */
+    struct cw_file *open[MAX_OPEN]; /* guarded by mutex; NULL: a free place */
     unsigned n, hand, limit;        /* guarded by mutex; limit 0: not yet known */
 } table = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -84,8 +86,8 @@ static void table_in_parent(void)
     pthread_mutex_unlock(&table.mutex);
 }
 
-/* In a forked child all files are closed, because it would keep the disk space of removed ones. Files that it
- * reads are opened again. */
+/* Closes all files in a forked child, because open descriptors would keep the disk space of removed files.
+ * The child opens the files that it reads again. */
 static void table_in_child(void)
 {
     for (unsigned i = 0; i < MAX_OPEN; i++) {
@@ -100,12 +102,13 @@ static void table_in_child(void)
     pthread_mutex_unlock(&table.mutex);
 }
 
-/* A quarter of what the process may open, so that sockets and memfds have room. Under table.mutex. */
+/* Returns the limit of the table: MAX_OPEN, or a quarter of the descriptors that the process may open, which
+ * leaves room for sockets and memfds. The caller holds table.mutex. */
 static unsigned table_limit(void)
 {
     if (!table.limit) {
         struct rlimit r;
-        /* fails without memory: then a child keeps the descriptors */
+        /* fails only if memory is short: then a forked child keeps the descriptors open */
         (void)pthread_atfork(table_before_fork, table_in_parent, table_in_child);
         table.limit = MAX_OPEN;
         if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
@@ -114,8 +117,8 @@ static unsigned table_limit(void)
     return table.limit;
 }
 
-/* Takes an open file that no read uses out of the table. Returns its descriptor; -1: all are in use. Under
- * table.mutex. */
+/* Takes an open file that no read uses out of the table. Returns its descriptor; -1: all files are in use.
+ * The caller holds table.mutex. */
 static int table_evict(void)
 {
     for (unsigned step = 0; step < 2 * MAX_OPEN; step++) {
@@ -141,8 +144,8 @@ static bool table_make_room(void)
     return fd >= 0;
 }
 
-/* Opens a file without blocking, because a pipe may have taken its place. nowait: EAGAIN unless the kernel's
- * name cache has the answer. */
+/* Opens a file without blocking, because a pipe may have replaced it. nowait: fails with EAGAIN unless the
+ * kernel's cache of names knows the file. */
 static int file_open_path(const char *path, bool nowait)
 {
     if (nowait) {
@@ -166,7 +169,8 @@ int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret, str
     return (*ret)->fd < 0 ? cw_error_errno(err, CW_E_IO, errno, "%s: dup", f->path) : 0;
 }
 
-/* Opens the file and checks that it is still what was indexed. 1: with nowait, it would wait. */
+/* Opens the file and checks that it is unchanged since it was indexed. 1: with nowait, this would have to
+ * wait. */
 static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_error *err)
 {
     int fd;
@@ -240,7 +244,7 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     return 0;
 }
 
-/* Reads from the page cache only. 1: some bytes are not there, or the file system can't say. */
+/* Reads only from the page cache. 1: some bytes are not in it, or the file system can't tell. */
 static int file_read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
                             size_t length)
 {

@@ -1,5 +1,5 @@
-/* Checking that a file is still what was indexed: by size and times, and by content where only its change
- * time differs. */
+/* Checks that a file is unchanged since it was indexed: by its size and times, and by its content if only its
+ * change time differs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -46,8 +46,8 @@ static int check_other_time(const struct cw_file *f, const char *what, int64_t w
         what, was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
 }
 
-/* Compares the content of a file whose change time differs. One thread at a time, because most threads that
- * wait want the same file. */
+/* Compares the content of a file whose change time differs with the index. Only one thread of the process
+ * does this at a time, because the threads that wait usually want the same file. */
 static int check_content(struct cw_file *f, int fd, struct cw_error *err)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -62,17 +62,17 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
     if (r < 0)
         r = cw_error_errno(&why, CW_E_IO, errno, "%s: fstat", f->path);
     else if (cw_timespec_ns(&s.st_ctim) == atomic_load(&f->ctime_ns))
-        same = true; /* another thread has done it */
+        same = true; /* another thread has compared the content meanwhile */
     else if ((r = cw_file_duplicate(f, fd, &again, &why)) == 0)
         r = f->same(f->index, f->number, again, &same, &why);
     if (r == 0 && same)
         atomic_store(&f->ctime_ns, cw_timespec_ns(&s.st_ctim));
     cw_file_free(again);
-    /* damaged content is other content: the file was sound when it was indexed */
+    /* damaged content has changed, because the file was not damaged when it was indexed */
     if (r == CW_E_DATA || (r == 0 && !same))
         return cw_error_set(err, CW_E_DATA,
-                            "%s: changed since it was indexed: its content is another, though its size and "
-                            "modification time are not",
+                            "%s: changed since it was indexed: its content differs, although its size "
+                            "and modification time do not",
                             f->path);
     return r < 0 ? cw_error_copy(err, &why) : r;
 }
@@ -84,7 +84,8 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
     if (fstat(fd, &s) < 0)
         r = cw_error_errno(err, CW_E_IO, errno, "%s: fstat", f->path);
     else if (!S_ISREG(s.st_mode))
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: it is no longer a regular file",
+                         f->path);
     else if ((uint64_t)s.st_size != f->was.size)
         r = cw_error_set(err, CW_E_DATA,
                          "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,

@@ -6,25 +6,27 @@
 
 struct cw_file {
     struct cw_stat was;            /* status when it was indexed */
-    atomic_int_least64_t ctime_ns; /* the last change time with which its content was the same */
-    cw_file_same *same;            /* compares the content with the index; NULL: nothing does */
-    const void *index;
-    size_t number;                    /* of the file in the index */
-    atomic_uint_least64_t looked_at;  /* the turn in which it was found unchanged, plus 1; 0: none */
-    atomic_uint_least64_t checked_ns; /* by cw_now_ns: the file was unchanged after that */
-    /* file.c only, but for path: */
-    atomic_int pins;        /* CLOSED, or the number of users of fd */
-    int fd;                 /* valid while pins >= 0 */
-    atomic_uchar recent;    /* used since the clock's hand passed */
-    atomic_uchar no_nowait; /* the file system does not know RWF_NOWAIT */
+    atomic_int_least64_t ctime_ns; /* the last change time with which the content was found to be the same */
+    cw_file_same *same;            /* compares the content with the index; NULL: no comparison possible */
+    const void *index;             /* for same; borrowed */
+    size_t number;                 /* of the file in the index, for same */
+    /* the turn (cw_file_unchanged) in which the file was last found unchanged, plus 1; 0: none */
+    atomic_uint_least64_t looked_at;
+    atomic_uint_least64_t checked_ns; /* the file was unchanged at this time or later, by cw_now_ns */
+    /* only file.c uses these, except path: */
+    atomic_int pins;     /* CLOSED, or the number of users of fd */
+    int fd;              /* valid while pins >= 0 */
+    atomic_uchar recent; /* the file was used since the hand of the clock algorithm (file.c) last passed it */
+    atomic_uchar no_nowait; /* the file system does not support RWF_NOWAIT */
     char path[];
 };
 
 /* file.c */
-/* Makes another handle of an open file, which accepts any change time and is not in the table, to compare its
- * content. The caller frees *ret, also on failure. */
+/* Makes a second handle of an open file, to compare its content. The handle accepts any change time and is
+ * not in the table of open descriptors. The caller frees *ret, also on failure. */
 int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret,
                       struct cw_error *err) _must_check_;
 
-/* file_check.c: checks that the open file is still what was indexed. 1: with nowait, that takes reading. */
+/* file_check.c: checks that the open file is unchanged since it was indexed. Returns 0; 1: with nowait, the
+ * check would have to read the file; CW_E_DATA: it changed. */
 int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *err) _must_check_;

@@ -1,7 +1,8 @@
 /*
- * A page of a mapped file that can't be read is a SIGBUS, which would end the process. The handler here puts
- * zeros in place of the file instead, and the file is not copied from any more. It finds the file in a table
- * without locks; any other SIGBUS goes to the handler that was there before.
+ * If a page of a mapped file can't be read, the kernel sends SIGBUS, which would end the process. The signal
+ * handler here replaces the mapping by zeros instead, and the file is not copied from any more. The handler
+ * finds the file in a table without locks. It passes any other SIGBUS to the handler that was installed
+ * before.
  */
 #include "storage/mapped.h"
 
@@ -17,14 +18,15 @@
 
 #include "base/macro.h"
 
-#define MAX_FILES 4096 /* mapped at a time; further ones are read */
-#define MAX_PAGES 4096 /* checked together, with a byte each on the stack */
+#define MAX_FILES 4096 /* files mapped at a time; further files are read with read(2) */
+#define MAX_PAGES 4096 /* pages checked together, with a byte for each on the stack */
 #define CLAIMED ((uintptr_t)1)
 
-struct cw_mapped {         /* an entry of the table */
-    atomic_uintptr_t from; /* 0: free; CLAIMED: not valid */
+struct cw_mapped { /* an entry of the table */
+    atomic_uintptr_t
+        from; /* address of the mapping; 0: the entry is free; CLAIMED: it is being filled or freed */
     atomic_size_t size;
-    atomic_bool failed; /* zeros are in it */
+    atomic_bool failed; /* the mapping was replaced by zeros */
 };
 
 static struct cw_mapped table[MAX_FILES];
@@ -33,15 +35,15 @@ static size_t page_bytes;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * Replaces the file that is mapped at this address by zeros: all of it, because the number of mappings is
- * limited. False: no file of the table is mapped there. Async-signal-safe.
+ * Replaces the whole mapping of the file at this address by zeros; a part would be one more mapping, whose
+ * number is limited. False: no file of the table is mapped at this address. Async-signal-safe.
  */
 static bool mapped_put_zeros(uintptr_t at)
 {
     for (size_t i = 0; i < MAX_FILES; i++) {
         uintptr_t from = atomic_load(&table[i].from);
         size_t size = atomic_load(&table[i].size);
-        /* if not, the size may be another file's */
+        /* `from` is loaded twice: if it changed, `size` may belong to another file */
         if (from <= CLAIMED || at < from || at - from >= size || atomic_load(&table[i].from) != from)
             continue;
         atomic_store(&table[i].failed, true);
@@ -52,18 +54,20 @@ static bool mapped_put_zeros(uintptr_t at)
     return false;
 }
 
-/* Does what would happen without this handler. The signals that the other handler blocks are blocked
- * (mapped_install). */
+/* Does what would happen without this handler. The signals that the previous handler wants blocked are
+ * blocked already (mapped_install). */
 static void mapped_pass_on(int signal, siginfo_t *info, void *context)
 {
     static const struct sigaction none = {.sa_handler = SIG_DFL};
-    bool sent = info->si_code <= 0; /* by a process; else it comes again as soon as this returns */
+    bool sent = info->si_code <=
+                0; /* sent by a process; else the fault repeats as soon as this handler returns */
     if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && !sent)) {
         (void)sigaction(signal, &none, NULL);
         if (sent)
             (void)raise(signal);
     } else if (before.sa_handler != SIG_IGN) {
-        if (before.sa_flags & SA_RESETHAND) /* it may return for the process to end when it comes again */
+        if (before.sa_flags &
+            SA_RESETHAND) /* such a handler may rely on the next SIGBUS ending the process */
             (void)sigaction(signal, &none, NULL);
         if (before.sa_flags & SA_SIGINFO)
             before.sa_sigaction(signal, info, context);
@@ -80,8 +84,8 @@ static void mapped_on_bus_error(int signal, siginfo_t *info, void *context)
     errno = e;
 }
 
-/* In a forked child nothing is mapped. The entries stay claimed, so that freeing one does not unmap what lies
- * there by then. */
+/* A forked child has none of the mappings. The entries of the table stay CLAIMED in the child, so that
+ * freeing an entry does not unmap memory that is mapped at its address later. */
 static void mapped_in_child(void)
 {
     for (size_t i = 0; i < MAX_FILES; i++)
@@ -97,7 +101,7 @@ static void mapped_install(void)
                           .sa_mask = before.sa_mask,
                           .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | (before.sa_flags & SA_NODEFER)};
     (void)sigaction(SIGBUS, &a, NULL);
-    /* fails without memory: then a child's table stays as it is */
+    /* fails only if memory is short: then a forked child's table stays as it is */
     (void)pthread_atfork(NULL, NULL, mapped_in_child);
 }
 
@@ -131,7 +135,7 @@ struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
 {
     struct stat st;
     pthread_once(&once, mapped_install);
-    /* Of files of others mincore(2) says that all of them is in memory. */
+    /* For another user's file, mincore(2) reports all pages as in memory. */
     if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size ||
         !mapped_has_address_space())
         return NULL;
@@ -140,7 +144,7 @@ struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED)
-        /* a child would hold the space of files that are removed, for as long as it lives */
+        /* a forked child's mapping would keep the disk space of a removed file */
         (void)madvise(at, size, MADV_DONTFORK);
     atomic_store(&m->size, size);
     atomic_store(&m->failed, false);
@@ -152,7 +156,7 @@ struct cw_mapped *cw_mapped_free(struct cw_mapped *m)
 {
     uintptr_t from = m ? atomic_load(&m->from) : 0;
     if (from > CLAIMED) {
-        atomic_store(&m->from, CLAIMED);                   /* from here on others may be mapped there */
+        atomic_store(&m->from, CLAIMED); /* after munmap, another mapping may get this address */
         (void)munmap((void *)from, atomic_load(&m->size)); /* NOLINT(performance-no-int-to-ptr): it is one */
         atomic_store(&m->from, 0);
     }

@@ -1,4 +1,4 @@
-/* Names of files: status, patterns, directories, and writing a file as a whole. Any thread. */
+/* Names of files: status, patterns, directories, and writing a file atomically. Any thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 
-/* Linux stamps changes with the time of its last tick. Ticks are at most 10 ms apart (CONFIG_HZ=100), and one
- * may be late by as much. */
+/* Nanoseconds after which a further change gets another time. Linux stamps a change with the time of its last
+ * timer tick. Ticks are at most 10 ms apart (CONFIG_HZ=100), and a tick may be late by as much. */
 #define SETTLED_NS 20000000
 
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
@@ -39,7 +39,7 @@ bool cw_settle(int64_t ctime_ns)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t age = cw_timespec_ns(&now) - ctime_ns;
-    if (age < 0 || age >= SETTLED_NS) /* of the future: another machine's clock, waiting would not help */
+    if (age < 0 || age >= SETTLED_NS) /* age < 0: another machine's clock is ahead; waiting would not help */
         return false;
     nanosleep(&(struct timespec){.tv_nsec = SETTLED_NS - age}, NULL);
     return true;
@@ -95,7 +95,8 @@ static size_t pattern_prefix(const char *pattern)
     return prefix;
 }
 
-/* Returns dir followed by n bytes of name, without quoting backslashes if unquote. NULL: out of memory. */
+/* Returns dir followed by n bytes of name. unquote: backslashes that quote a character are left out. The
+ * caller frees the string; NULL: out of memory. */
 static char *path_join(const char *dir, const char *name, size_t n, bool unquote)
 {
     size_t at = strlen(dir);
@@ -112,8 +113,8 @@ static char *path_join(const char *dir, const char *name, size_t n, bool unquote
     return path;
 }
 
-/* Reads the status of a path. 1: nothing is there. A link that leads nowhere is an error, because its target
- * would be missing silently. */
+/* Reads the status of a path. Returns 0; 1: the path does not exist. A link that leads nowhere is an error,
+ * because otherwise its file would be missing from the data set without notice. */
 static int path_stat(const char *path, struct stat *ret, struct cw_error *err)
 {
     if (stat(path, ret) == 0)
@@ -137,8 +138,8 @@ static const char *mode_name(mode_t mode)
 static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
                           struct cw_error *err);
 
-/* Adds the match of a whole pattern (wild: it has wildcards). A directory that a wildcard matches is left
- * out; any other non-file is an error. */
+/* Adds a path that matches a whole pattern (wild: the pattern has wildcards). A directory that a wildcard
+ * matches is left out. A path that is not a regular file otherwise is an error. */
 static int pattern_add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
 {
     struct stat s;
@@ -153,8 +154,8 @@ static int pattern_add_file(const char *path, bool wild, struct cw_paths *found,
     return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
 }
 
-/* Adds what the rest of the pattern finds in the entries of `base` that match a component. base ends with a
- * slash, or is empty. */
+/* For each entry of the directory base that matches mask (one component of the pattern), adds the files that
+ * match the rest of the pattern. base ends with a slash, or is empty. */
 static int pattern_expand_matches(const char *base, const char *mask, const char *rest,
                                   struct cw_paths *found, struct cw_error *err)
 {
@@ -181,8 +182,8 @@ static int pattern_expand_matches(const char *base, const char *mask, const char
     return r;
 }
 
-/* Adds the files below dir that match a pattern. dir ends with a slash, or is empty. Not glob(3), which frees
- * twice when memory runs out. */
+/* Adds the files below dir that match a pattern. dir ends with a slash, or is empty. glob(3) is not used
+ * because it frees memory twice when memory runs out. */
 static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
                           struct cw_error *err)
 {
@@ -201,7 +202,8 @@ static int pattern_expand(const char *dir, const char *pattern, bool wild, struc
     return *rest ? pattern_expand(next, rest, wild, found, err) : pattern_add_file(next, wild, found, err);
 }
 
-/* Returns what stands before a pattern: base_dir with a slash at its end, or "". NULL: out of memory. */
+/* Returns the directory that a pattern is relative to: base_dir with a slash at its end, or "". The caller
+ * frees it; NULL: out of memory. */
 static char *pattern_base(const char *base_dir, const char *pattern)
 {
     bool below = base_dir && *base_dir && pattern[0] != '/';
@@ -288,7 +290,8 @@ static int put_write(int fd, const uint8_t *data, size_t size)
     return 0;
 }
 
-/* Makes a rename durable. Errors are ignored, because the file is whole either way. */
+/* Makes a rename in the directory of path durable. Errors are ignored, because the file is complete in any
+ * case. scratch: room for a copy of path. */
 static void put_sync_directory(const char *path, char *scratch)
 {
     memcpy(scratch, path, strlen(path) + 1);
@@ -299,7 +302,8 @@ static void put_sync_directory(const char *path, char *scratch)
     }
 }
 
-/* Makes a file beside path. Returns a descriptor for writing, or a negative status. */
+/* Makes a temporary file beside path. Returns a descriptor for writing, or a negative status. The caller
+ * frees *ret, its name. */
 static int put_open_temporary(const char *path, char **ret, struct cw_error *err)
 {
     static atomic_uint counter; /* two threads of a process may write the same file */
@@ -358,7 +362,7 @@ char *cw_absolute(const char *path)
 {
     _cleanup_free_ char *here = *path == '/' || !*path ? NULL : getcwd(NULL, 0);
     char *ret = NULL;
-    if (!here) /* or the directory is gone, and with it all that a relative name could lead to */
+    if (!here) /* out of memory, or the current directory was removed: then no relative name leads anywhere */
         return strdup(path);
     return asprintf(&ret, "%s/%s", here, path) < 0 ? NULL : ret;
 }
@@ -371,7 +375,7 @@ int cw_make_dirs(const char *path, struct cw_error *err)
     for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(copy, 0777) < 0 && errno != EEXIST)
-            break; /* the last mkdir says why */
+            break; /* the last mkdir below reports why */
         *slash = '/';
     }
     struct stat st;
@@ -381,7 +385,7 @@ int cw_make_dirs(const char *path, struct cw_error *err)
     if (e == 0)
         return 0;
     int r = e == ENOTDIR
-                ? cw_error_set(err, CW_E_IO, "%s: expected a directory that is there or can be made", path)
+                ? cw_error_set(err, CW_E_IO, "%s: expected a directory that exists or can be made", path)
                 : cw_error_errno(err, CW_E_IO, e, "can't make directory %s", path);
     errno = e;
     return r;

@@ -14,8 +14,8 @@
 #include "base/macro.h"
 #include "base/thread.h"
 
-#define HANG_NS UINT64_C(10000000) /* between two reads of the file while the storage hangs */
-#define MEMORY_NS UINT64_C(1)      /* for a byte that is not slow, on the modelled clock */
+#define HANG_NS UINT64_C(10000000) /* between two reads of the speeds' file while the storage hangs */
+#define MEMORY_NS UINT64_C(1)      /* cost of a byte that is in memory, on the modelled clock */
 #define PAGE_BYTES UINT64_C(4096)
 
 struct speed {                                         /* from the file of the environment variable */
@@ -30,7 +30,7 @@ struct kept { /* the pages of a file that were read */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* guarded by mutex: when the accesses so far are done; reading, writing */
+/* guarded by mutex: when the storage has served all accesses so far; reading, writing */
 static uint64_t free_ns[CW_N_THROTTLES][2];
 static struct kept *all_kept; /* guarded by mutex */
 static atomic_uint n_waiting;
@@ -102,8 +102,8 @@ void cw_throttle_write(enum cw_throttle of, size_t bytes)
 
 /* ---- pages that were read ---- */
 
-/* Returns the pages of a file, with put up to `end`. NULL: out of memory, or without put, none was read.
- * Mutex held. */
+/* Returns the record of the pages of a file. put: makes it if need be, for at least the pages up to offset
+ * `end`. NULL: out of memory or, without put, no page was read yet. The mutex is held. */
 static struct kept *kept_pages(const char *path, uint64_t end, bool put)
 {
     struct kept *k = all_kept;

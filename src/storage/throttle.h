@@ -1,18 +1,20 @@
 /*
- * Slow storage for test builds (-Dcrash_points=true). An environment variable names a file that says how
- * slow: CACHEW_STORE for cache entries, CACHEW_STORE_DIR for opening and listing them, CACHEW_FILES for the
- * records of sources. Other builds contain nothing of it. The file holds two to five numbers and is read
- * again at each access:
+ * Artificially slow storage for test builds (-Dcrash_points=true); other builds contain no such code. An
+ * environment variable names a file that says how slow the storage is: CACHEW_STORE for cache entries,
+ * CACHEW_STORE_DIR for opening and listing them, CACHEW_FILES for the records of sources. The file holds two
+ * to five numbers and is read again at each access:
  *
- *   1  bytes per second that can be read, by all readers together; 0: no limit; negative: none, until the
- * file says otherwise 2  bytes per second that can be written, likewise 3  reads per second, of all readers
- * together; 0: no limit 4  seconds that a read takes at least; reads of several threads overlap 5  1: bytes
- * that were read once are in memory (a page cache; CACHEW_FILES only); 0: none ever are
+ *   1. bytes per second that all readers together can read; 0: no limit; negative: reads hang until the file
+ *      changes
+ *   2. bytes per second that can be written, with the same special values
+ *   3. reads per second of all readers together; 0: no limit
+ *   4. seconds that a read takes at least; reads of several threads overlap
+ *   5. 1: bytes that were read once are in memory (a page cache; CACHEW_FILES only); 0: no bytes ever are
  *
- * A read occupies the storage for 1/reads per second + length/bytes per second; the storage serves one read
- * after the other. With CACHEW_CLOCK=modelled (base/cost_clock.h) a read costs that much on the model's
- * clock, or the seconds of number 4 where neither is limited, and only a negative speed is waited for. So
- * decisions follow from the numbers in the file alone.
+ * A read occupies the storage for 1/(reads per second) + length/(bytes per second) seconds; the storage
+ * serves one read after the other. With CACHEW_CLOCK=modelled (base/cost_clock.h) a read does not wait,
+ * except for a negative speed. It only costs this time on the model's clock, or the seconds of number 4 if
+ * neither rate is limited. So decisions follow only from the numbers in the file.
  */
 #pragma once
 #include <stdbool.h>
@@ -24,13 +26,13 @@ enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_STORE_DIR, CW_THROTTLE_FILES, 
 #ifdef CW_CRASH_POINTS
 /* Returns whether reads are slowed down now. */
 bool cw_throttled(enum cw_throttle of);
-/* These wait as long as reading or writing so many bytes takes. */
+/* Wait as long as reading or writing this number of bytes takes on the slow storage. */
 void cw_throttle_read(enum cw_throttle of, size_t bytes);
 void cw_throttle_write(enum cw_throttle of, size_t bytes);
 /* CACHEW_FILES: returns whether reading these bytes of a file would wait. */
 bool cw_throttle_absent(const char *path, uint64_t offset, size_t length);
-/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false instead of
- * waiting. */
+/* CACHEW_FILES: waits as long as reading these bytes of a file takes. With number 5 set, the bytes are in
+ * memory from then on. nowait: returns false instead of waiting. */
 bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait);
 /* Returns how many reads wait in cw_throttle_range now. */
 unsigned cw_throttle_waiting(void);

@@ -102,7 +102,10 @@ def no_memfd_create():
 @pytest.mark.large
 @pytest.mark.parametrize(
     ("limit", "why"),
-    [(small_files, "files may not be so large"), (no_memfd_create, "memfd_create is not allowed here")],
+    [
+        (small_files, "files of this size are not allowed"),
+        (no_memfd_create, "memfd_create is not allowed here"),
+    ],
 )
 def test_a_worker_without_memfds_sends_copies_and_says_why(daemons, pipeline, limit, why):
     local, _ = run(pipeline)

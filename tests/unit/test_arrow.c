@@ -415,8 +415,9 @@ static void arrow_nulls_and_other_types_are_refused(void **state)
     static const struct {
         const char *format, *part;
     } formats[] = {
-        {"tsu:UTC", "\"c\" is or holds a timestamp (Arrow format \"tsu:UTC\"), which can't be taken: select "
-                    "other columns"},
+        {"tsu:UTC",
+         "\"c\" is or holds a timestamp (Arrow format \"tsu:UTC\"), which is not supported: select "
+         "other columns"},
         {"tdD", "a date"},
         {"ttu", "a time"},
         {"tDs", "a duration"},

@@ -196,7 +196,7 @@ static void what_was_written_in_place_is_compared_and_is_another(void **state)
     change_in_place(path, "4567", &was);
     for (int i = 0; i < 2; i++)
         assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
-    assert_contains(err.message, "changed since it was indexed: its content is another");
+    assert_contains(err.message, "changed since it was indexed: its content differs");
     assert_contains(err.file, "/rewritten");
     change_in_place(path, "0", &was); /* and back */
     assert_int_equal(cw_file_check(f, cw_now_ns(), false, NULL), 0);

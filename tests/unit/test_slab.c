@@ -223,7 +223,7 @@ static void test_without_memfds(void **state)
     assert_false(cw_slab_is_private(s[0], &why));
     for (size_t i = 1; i < 3; i++) {
         assert_true(cw_slab_is_private(s[i], &why));
-        assert_non_null(strstr(why.message, "files may not be so large (ulimit -f)"));
+        assert_non_null(strstr(why.message, "files of this size are not allowed (ulimit -f)"));
         memset(s[i]->data, 1, s[i]->size);
     }
     for (size_t i = 0; i < 3; i++)
