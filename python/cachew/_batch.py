@@ -136,8 +136,8 @@ def _short(b: bytes) -> str:
 
 
 class Batch(dict[str, Any]):
-    """A batch: component name -> array. The arrays lie in the engine's memory, without a copy. The program may
-    write to them; the memory is freed when the last array of the batch is gone. Components of bytes are
+    """A batch: component name -> array. The arrays lie in the engine's memory, without a copy. The program
+    may write to them; the memory is freed when the last array of the batch is gone. Components of bytes are
     `Bytes`.
 
     Without `batch` in the pipeline, a batch is one element: arrays have no batch dimension, and bytes are a
@@ -151,7 +151,7 @@ class Batch(dict[str, Any]):
     g: int
     """The number of the batch in the epoch, from 0, counted over all ranks."""
     flags: int
-    """Bit 1 (value 2) is set if the batch is padding (`is_padding`). The other bits are the library's own."""
+    """2 if the batch is padding (see `is_padding`), else 0."""
     n_records: int
     """The number of records in the batch."""
 

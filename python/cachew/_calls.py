@@ -1,6 +1,6 @@
 """Checks around calls of public methods: a call with an unknown keyword raises a TypeError that suggests the
-most similar keyword (Python itself does so from 3.13 on). Also `Unbuilt`, what a module gets instead of a dataset
-while a host process imports the module. Host processes run Python functions (docs/hosts.md).
+most similar keyword (Python itself does so from 3.13 on). Also `Unbuilt`, what a module gets instead of a
+dataset while a host process imports the module. Host processes run Python functions (docs/hosts.md).
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
 
 
 class BeingImported(Exception):
-    """A host process is importing a module that makes a dataset, and the function's outputs are not declared. To
-    find them the function would have to run in another host, which would import the module again, without end.
+    """A host process is importing a module that makes a dataset, and the function's outputs are not declared.
+    To find them the function would have to run in another host, which would import the module again, without
+    end.
     """
 
 
@@ -43,9 +44,9 @@ def refuse_in_import() -> None:
 
 
 class Unbuilt:
-    """What a module gets instead of a dataset while a host process imports the module. The host needs only the
-    module's functions, so all methods accept any call and return this object. Iterating over it, or using it in
-    another way, raises PipelineError.
+    """What a module gets instead of a dataset while a host process imports the module. The host needs only
+    the module's functions, so all methods accept any call and return this object. Iterating over it, or using
+    it in another way, raises PipelineError.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Unbuilt]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """The base class of the exceptions that Cachew raises. `str(error)` is a message for people; the attributes
-    are for programs. An attribute that does not apply is None.
+    """The base class of the exceptions that Cachew raises. `str(error)` is a message for people; the
+    attributes are for programs. An attribute that does not apply is None.
     """
 
     kind: str = "internal"
@@ -125,9 +125,9 @@ BY_KIND: dict[str, type[Error]] = {
 
 
 def from_core(kind: bytes, message: bytes, *facts: bytes | None) -> Error:
-    """Makes the exception for an error of the library; the extension module calls it. facts: operator, attribute,
-    value, expected, file, record; None where one does not apply. Bytes that are not UTF-8 become backslash
-    escapes.
+    """Makes the exception for an error of the library; the extension module calls it. facts: operator,
+    attribute, value, expected, file, record; None where one does not apply. Bytes that are not UTF-8 become
+    backslash escapes.
     """
     error = BY_KIND.get(kind.decode(), InternalError)(message.decode(errors="backslashreplace"))
     error.kind = kind.decode()

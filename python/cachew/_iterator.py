@@ -22,8 +22,8 @@ class DatasetIterator:
     """The batches of a dataset, one after the other. Threads of the iterator compute them in advance.
     `Dataset.iterator` and `Dataset.distribute` make iterators.
 
-    An iterator is also a context manager: at the end of `with`, its threads have ended. Batches that the program
-    holds stay valid. Only one thread at a time may use an iterator.
+    An iterator is also a context manager: at the end of `with`, its threads have ended. Batches that the
+    program holds stay valid. Only one thread at a time may use an iterator.
     """
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
@@ -54,14 +54,14 @@ class DatasetIterator:
             self._warn()
             raise StopIteration
         batch = Batch._over(slab, self._batched)
-        # If a signal handler raises before this line, the next call gives the batch again. After this line, until
-        # a `for` loop has assigned the batch to its variable, Python runs no signal handlers.
+        # If a signal handler raises before this line, the next call gives the batch again. After this line,
+        # until a `for` loop has assigned the batch to its variable, Python runs no signal handlers.
         core.accepted = slab
         return batch
 
     def next(self, timeout_s: float | None = None) -> Batch | None:
-        """The next batch, or None at the end. Raises `DeadlineError` if no batch comes within timeout_s seconds
-        (None: no limit); the next call then waits for the same batch.
+        """The next batch, or None at the end. Raises `DeadlineError` if no batch comes within timeout_s
+        seconds (None: no limit); the next call then waits for the same batch.
         """
         core = self._core
         slab = core.next(seconds("timeout_s", timeout_s))
@@ -72,8 +72,8 @@ class DatasetIterator:
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the batch that was delivered last: a dict of plain values, at most 1 KB. A run that
-        resumes from it may have another number of threads and ranks.
+        """The position after the batch that was delivered last: a dict of plain values, at most 1 KB. A run
+        that resumes from it may have another number of threads and ranks.
         """
         state: dict[str, Any] = json.loads(self._core.state())
         return state
@@ -104,8 +104,8 @@ class DatasetIterator:
         return records
 
     def close(self) -> None:
-        """Ends the iterator and its threads. If another thread waits for a batch, it gets a `UsageError`. Closing
-        twice is allowed.
+        """Ends the iterator and its threads. If another thread waits for a batch, it gets a `UsageError`.
+        Closing twice is allowed.
         """
         self._core.close()
 

@@ -1,5 +1,5 @@
-"""Operators as methods: the class `Operators` gets one method for each operator of the library's table. For type
-checkers and editors, tools/make_stubs.py writes the same methods into _methods.pyi.
+"""Operators as methods: the class `Operators` gets one method for each operator of the library's table. For
+type checkers and editors, tools/make_stubs.py writes the same methods into _methods.pyi.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def method_of(op: Operator) -> Any:
 
 
 def read_table() -> None:
-    """Gives `Operators` a method for each operator that has none yet. It is called at import, and when a plug-in
-    may have added operators.
+    """Gives `Operators` a method for each operator that has none yet. It is called at import, and when a
+    plug-in may have added operators.
     """
     for entry in json.loads(_core.operators_json())["ops"]:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
-            # Functions and InMemory have methods written by hand. Functions.filter passes expressions on to the
-            # operator filter, so that needs a method here, too.
+            # Functions and InMemory have methods written by hand. Functions.filter passes expressions on to
+            # the operator filter, so Operators gets a method for that operator, too.
             by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
             if (
                 not op.takes_function
@@ -78,7 +78,8 @@ def read_table() -> None:
 
 
 def document(name: str, *operators: str) -> None:
-    """Puts the table's docstrings of the operators before the docstring of a method of Functions or InMemory."""
+    """Puts the table's docstrings of the operators before the docstring of a method of Functions or InMemory.
+    """
     method = vars(Functions).get(name) or vars(InMemory)[name]
     function = getattr(method, "__func__", method)
     function.__doc__ = "\n\n".join(
@@ -88,8 +89,8 @@ def document(name: str, *operators: str) -> None:
 
 @checked
 def load_plugin(path: str | os.PathLike[str]) -> None:
-    """Loads a C plug-in, a shared object with operators (docs/plugins.md). From then on the operators are methods
-    of datasets. A plug-in is code that runs in this process: load only plug-ins that you trust.
+    """Loads a C plug-in, a shared object with operators (docs/plugins.md). From then on the operators are
+    methods of datasets. A plug-in is code that runs in this process: load only plug-ins that you trust.
     """
     _core.load_plugin(path)
     read_table()

@@ -1,6 +1,6 @@
-"""What identities of functions (_identity.py) need to know about modules. A module of Python or of an installed
-package is identified by its name and version; a module of the user's by the text of its files. A function may
-import a module only when it is called: its files are found here without importing the module.
+"""What identities of functions (_identity.py) need to know about modules. A module of Python or of an
+installed package is identified by its name and version; a module of the user's by the text of its files. A
+function may import a module only when it is called: its files are found here without importing the module.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def version(module: str) -> str:
 
 @functools.cache
 def distribution(module: str) -> str:
-    """The version of the installed package that has the module, which need not be imported; "None": unknown."""
+    """The version of the installed package that has the module, which need not be imported; "None": unknown.
+    """
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "None"
@@ -105,8 +106,8 @@ class Source(NamedTuple):
 
 
 def sources(name: str) -> list[Source] | None:
-    """The files that run when a module is imported: those of the packages that contain it, and its own. None: the
-    module is part of Python or of an installed package.
+    """The files that run when a module is imported: those of the packages that contain it, and its own. None:
+    the module is part of Python or of an installed package.
     """
     if _always_installed(name):
         return None
@@ -138,8 +139,8 @@ def _specs(name: str) -> Iterator[importlib.machinery.ModuleSpec]:
 
 
 def taken_whole(code: types.CodeType) -> set[str]:
-    """Names of globals and closure variables that the code, or code nested in it, uses as a whole, not only for
-    an attribute: `helper` in `run(helper)` or `getattr(helper, name)`, but not in `helper.scale`.
+    """Names of globals and closure variables that the code, or code nested in it, uses as a whole, not only
+    for an attribute: `helper` in `run(helper)` or `getattr(helper, name)`, but not in `helper.scale`.
     """
     found: set[str] = set()
     instructions = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
@@ -152,8 +153,8 @@ def taken_whole(code: types.CodeType) -> set[str]:
 
 
 def imports(code: types.CodeType, package: str) -> set[str]:
-    """Names of the modules that the code, or code nested in it, imports. `from a import b` may import a module
-    a.b, so a.b is among the names, too.
+    """Names of the modules that the code, or code nested in it, imports. `from a import b` may import a
+    module a.b, so a.b is among the names, too.
     """
     found: set[str] = set()
     # arguments of the last two instructions: before IMPORT_NAME, the import's level and its names
@@ -180,8 +181,8 @@ def imports(code: types.CodeType, package: str) -> set[str]:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Names of globals that the code, or code nested in it, reads. The instructions are LOAD_GLOBAL, LOAD_NAME (in
-    class bodies), and variants of LOAD_GLOBAL in some Python releases.
+    """Names of globals that the code, or code nested in it, reads. The instructions are LOAD_GLOBAL,
+    LOAD_NAME (in class bodies), and variants of LOAD_GLOBAL in some Python releases.
     """
     found = {
         str(i.argval) for i in dis.get_instructions(code) if "GLOBAL" in i.opname or i.opname == "LOAD_NAME"

@@ -37,7 +37,8 @@ class Attribute:
 
 
 class Operator:
-    """One operator of the table: the signature and docstring of its method, and how a call becomes attributes.
+    """One operator of the table: the signature and docstring of its method, and how a call becomes
+    attributes.
 
     Attributes without a default may be given by position, in the table's order (if all attributes have a
     default: the first one). All others must be given by name.
@@ -65,7 +66,8 @@ class Operator:
         return self.kind == "source" or self.takes_datasets
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that a call gives. A call of the wrong form raises TypeError, as for any function."""
+        """The attributes that a call gives. A call of the wrong form raises TypeError, as for any function.
+        """
         if self.name in FORMS:
             return FORMS[self.name](args, kwargs)
         if len(args) > len(self.positional):

@@ -62,8 +62,8 @@ def _key(key: Any) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether C code can get the text as UTF-8: it has no NUL and no lone surrogates. (Python decodes bytes of a
-    file name that are not UTF-8 to lone surrogates.)
+    """Whether C code can get the text as UTF-8: it has no NUL and no lone surrogates. (Python decodes bytes
+    of a file name that are not UTF-8 to lone surrogates.)
     """
     if "\0" in text:
         return False
@@ -74,6 +74,7 @@ def is_text(text: str) -> bool:
 
 
 def bytes_of(text: str) -> int | None:
-    """The number of bytes that a text such as "256M", "1.5 GiB" or "4194304" means; None for any other text."""
+    """The number of bytes that a text such as "256M", "1.5 GiB" or "4194304" means; None for any other text.
+    """
     match = _BYTES.fullmatch(text)
     return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
