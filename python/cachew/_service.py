@@ -160,7 +160,7 @@ def local_address(workers: int | None = None) -> str:
             raise wrong(
                 "workers",
                 workers,
-                f"{_service.workers}, because this process has already started its local service with that number",
+                f"{_service.workers}, the number with which this process already started its local service",
             )
         return _service.address
 
