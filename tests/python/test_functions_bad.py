@@ -294,7 +294,7 @@ def test_functions_that_are_not_deterministic_are_reported():
     assert (
         done.stderr.count(
             "RuntimeWarning: map: dice: gave two different results for one record; if "
-            "that is meant, say deterministic=False"
+            "that is intended, use deterministic=False"
         )
         == 1
     )

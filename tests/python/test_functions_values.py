@@ -182,7 +182,7 @@ def generator(e):
 def test_a_filter_that_has_not_run_kept_everything(function):
     with pytest.raises(
         cachew.RecordError,
-        match=f"{function.__name__}: returned {function.__name__}, expected something true, or false",
+        match=f"{function.__name__}: returned {function.__name__}, expected a value that is true or false",
     ):
         returned(function, kind="filter")
 
