@@ -2,10 +2,10 @@
 #
 # _Options is a _options.Options; that class names the fields, in the same order.
 #
-# A Slab is a batch in the engine's memory. Slab.place() is (epoch, g, flags, number of records). Iterator.next
-# gives the same slab until it is accepted: setting `accepted` to the slab moves the position past its batch.
-# Iterator.quarantine() is (number of skipped records, number of replaced records, JSON list of records);
-# held() is the number of batches that the program has not released.
+# A Slab is a batch in the engine's memory. Slab.place() is (epoch, g, flags, number of records).
+# Iterator.next gives the same slab until it is accepted: setting `accepted` to the slab moves the position
+# past its batch. Iterator.quarantine() is (number of skipped records, number of replaced records, JSON list
+# of records); held() is the number of batches that the program has not released.
 #
 # set_python names the interpreter and the program that run Python functions. arrays() registers components
 # (name, dtype, shape of an element, data, offsets or None), of n elements each, and arrow() an Arrow stream;

@@ -107,8 +107,7 @@ class Slow:
 
 
 def truth(value):
-    """The truth value of a filter's result. A coroutine or generator would always be true, so it is an error.
-    """
+    """The truth value of a filter's result. A coroutine or generator is an error: it would always be true."""
     if isinstance(value, LATER):
         raise Wrong(f"returned {describe(value)}, expected a value that is true or false")
     return bool(value)

@@ -23,8 +23,7 @@ def numpy_dtype(name):
 
 
 class Wrong(Exception):
-    """The function returned something other than its declared outputs. The text follows the function's name.
-    """
+    """The function did not return its declared outputs. The text of the error follows the function's name."""
 
 
 def refuse_mask(name, value):

@@ -356,8 +356,7 @@ class Loader(Generic[T]):
         return None if n is None else rank + (n - 1) * world_size
 
     def __len__(self) -> int:
-        """The number of batches of an epoch, for this rank. Raises TypeError if it is not known beforehand.
-        """
+        """This rank's number of batches per epoch. Raises TypeError if it is not known beforehand."""
         n = self._batches() if self._options.service is None else self._batches_here()
         return len(self.dataset) if n is None else n  # len() of the dataset raises the TypeError
 

@@ -78,8 +78,7 @@ def read_table() -> None:
 
 
 def document(name: str, *operators: str) -> None:
-    """Puts the table's docstrings of the operators before the docstring of a method of Functions or InMemory.
-    """
+    """Puts docstrings of operators, from the table, before that of a method of Functions or InMemory."""
     method = vars(Functions).get(name) or vars(InMemory)[name]
     function = getattr(method, "__func__", method)
     function.__doc__ = "\n\n".join(

@@ -66,8 +66,7 @@ def version(module: str) -> str:
 
 @functools.cache
 def distribution(module: str) -> str:
-    """The version of the installed package that has the module, which need not be imported; "None": unknown.
-    """
+    """The version of the package that has an installed module, imported or not; "None": unknown."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "None"

@@ -66,8 +66,7 @@ class Operator:
         return self.kind == "source" or self.takes_datasets
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that a call gives. A call of the wrong form raises TypeError, as for any function.
-        """
+        """The attributes that a call gives. A call of the wrong form raises TypeError, as in Python."""
         if self.name in FORMS:
             return FORMS[self.name](args, kwargs)
         if len(args) > len(self.positional):

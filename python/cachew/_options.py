@@ -333,8 +333,7 @@ def state_text(state: State | str | None) -> str | None:
         raise StateError(f"state is a {type(state).__name__}: expected what state_dict() gave, or its JSON")
     if "cachew" in state:
         raise StateError(
-            "state is that of a loader: expected what state_dict() of an iterator gave, here "
-            'state["cachew"]'
+            'state is that of a loader: expected what state_dict() of an iterator gave, here state["cachew"]'
         )
     try:
         return json.dumps(dict(state))

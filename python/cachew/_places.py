@@ -182,8 +182,8 @@ def adopt(text: str) -> None:
             _adopted[key] = place.digest
         elif _adopted[key] != place.digest:
             raise Differs(
-                f"the function expects another value of {place.module}.{place.name} than a function that this "
-                f"host process loaded before"
+                f"the function expects another value of {place.module}.{place.name} than a function that "
+                f"this host process loaded before"
             )
 
 
@@ -201,8 +201,8 @@ def _import(place: Place) -> None:
         importlib.import_module(place.module)
     except ModuleNotFoundError as error:
         raise Differs(
-            f"the function uses {place.module}.{place.name}, and importing {place.module} in the host process fails: "
-            f"{error}: was a file deleted or moved since the program imported it?"
+            f"the function uses {place.module}.{place.name}, and importing {place.module} in the host "
+            f"process fails: {error}: was a file deleted or moved since the program imported it?"
         ) from None
 
 

@@ -74,7 +74,6 @@ def is_text(text: str) -> bool:
 
 
 def bytes_of(text: str) -> int | None:
-    """The number of bytes that a text such as "256M", "1.5 GiB" or "4194304" means; None for any other text.
-    """
+    """The number of bytes that a text such as "256M", "1.5 GiB" or "4194304" means; else None."""
     match = _BYTES.fullmatch(text)
     return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None

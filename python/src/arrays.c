@@ -1,4 +1,5 @@
-/* Data sets in memory: registers buffers of Python objects, or an Arrow stream, as data of the operator `arrays`. */
+/* Data sets in memory: registers buffers of Python objects, or an Arrow stream, as data of the operator
+ * `arrays`. */
 #include "core.h"
 
 /* The Python buffers of one data set; they keep the objects alive. */
@@ -38,8 +39,8 @@ static PyObject *registered(struct cachew_arrays *a)
     return Py_BuildValue("(sKN)", cachew_arrays_id(a), (unsigned long long)cachew_arrays_count(a), capsule);
 }
 
-/* Reads a component from the tuple (name, dtype, dims of an element, data, offsets or None). Adds its buffers to h.
- * *ret borrows from item, dims and h. Returns false if an exception is set. */
+/* Reads a component from the tuple (name, dtype, dims of an element, data, offsets or None). Adds its buffers
+ * to h. *ret borrows from item, dims and h. Returns false if an exception is set. */
 static bool read_component(PyObject *item, unsigned long long n_elements, struct cachew_array *ret,
                            int64_t dims[CACHEW_MAX_NDIM], struct held *h)
 {
@@ -51,8 +52,9 @@ static bool read_component(PyObject *item, unsigned long long n_elements, struct
          cachew_dtype_name(ret->dtype) && strcmp(cachew_dtype_name(ret->dtype), dtype) != 0; ret->dtype++)
         ;
     if (!cachew_dtype_name(ret->dtype) || PyTuple_Size(shape) > CACHEW_MAX_NDIM) {
-        PyErr_Format(PyExc_ValueError, "component %s: the dtype %s is unknown, or it has more than %d dimensions",
-                     ret->name, dtype, CACHEW_MAX_NDIM);
+        PyErr_Format(PyExc_ValueError,
+                     "component %s: the dtype %s is unknown, or it has more than %d dimensions", ret->name,
+                     dtype, CACHEW_MAX_NDIM);
         return false;
     }
     ret->ndim = (int)PyTuple_Size(shape);

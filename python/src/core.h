@@ -1,7 +1,7 @@
 /*
- * Declarations that the files of the extension module cachew._core share. The module uses only the library's public
- * C interface and Python's limited API of 3.11: no NumPy, and no internal functions of the library. It does what
- * concerns ownership, waiting and bytes; all else is written in Python.
+ * Declarations that the files of the extension module cachew._core share. The module uses only the library's
+ * public C interface and Python's limited API of 3.11: no NumPy, and no internal functions of the library. It
+ * does what concerns ownership, waiting and bytes; all else is written in Python.
  */
 #pragma once
 #define PY_SSIZE_T_CLEAN
@@ -23,12 +23,12 @@ struct core_state *core_state_of(PyObject *self);
 
 /* errors.c: sets the Python exception for e, which it frees. Returns NULL. */
 void *core_raise(const struct core_state *st, struct cachew_error *e);
-/* Sets the Python exception for an error that this module found itself. kind: a key of cachew._errors.BY_KIND.
- * Returns NULL. */
+/* Sets the Python exception for an error that this module found itself. kind: a key of
+ * cachew._errors.BY_KIND. Returns NULL. */
 void *core_raise_kind(const struct core_state *st, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Returns a text of the library as a new str, and frees the text. text NULL means that there was no memory: then it
- * raises MemoryError and returns NULL. */
+/* Returns a text of the library as a new str, and frees the text. text NULL means that there was no memory:
+ * then it raises MemoryError and returns NULL. */
 PyObject *core_text(char *text);
 
 /* module.c: frees an object of one of the module's types, and its reference to the type. */
@@ -47,7 +47,8 @@ PyObject *core_pipeline_load(PyObject *module, PyObject *path);
 
 /* A call of a library function that may take long. The function takes a pipeline and options. */
 struct core_call {
-    /* Calls the function. Sets r, and error or a result. Runs on another thread, without the interpreter's lock. */
+    /* Calls the function. Sets r, and error or a result. Runs on another thread, without the interpreter's
+     * lock. */
     void (*fn)(struct core_call *call);
     const struct cachew_pipeline *p; /* borrowed */
     struct cachew_options options;
@@ -70,17 +71,17 @@ bool core_call(struct core_call *call, const struct core_state *st, PyObject *pi
 extern PyType_Spec core_iterator_spec;
 PyObject *core_iterator_open(PyObject *module, PyObject *args);
 
-/* batch.c: a slab object owns a batch; a buffer object gives the memory of one component, and owns a reference to
- * the slab. */
+/* batch.c: a slab object owns a batch; a buffer object gives the memory of one component, and owns a
+ * reference to the slab. */
 extern PyType_Spec core_slab_spec, core_buffer_spec;
 /* Returns a new slab. Takes over the batch, also on failure (NULL: an exception is set). */
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b);
 
-/* arrays.c: the Python functions arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule). Both
- * return (id of the data, number of elements, an object that keeps the data registered). */
+/* arrays.c: the Python functions arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule).
+ * Both return (id of the data, number of elements, an object that keeps the data registered). */
 PyObject *core_arrays(PyObject *module, PyObject *args);
 PyObject *core_arrow(PyObject *module, PyObject *capsule);
 
-/* arrow.c: returns a new tuple of two capsules, arrow_schema and arrow_array. slab: owns b. batched: components have
- * a batch dimension. NULL: an exception is set. */
+/* arrow.c: returns a new tuple of two capsules, arrow_schema and arrow_array. slab: owns b. batched:
+ * components have a batch dimension. NULL: an exception is set. */
 PyObject *core_arrow_capsules(PyObject *slab, const struct cachew_batch *b, bool batched);

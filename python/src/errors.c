@@ -3,7 +3,8 @@
 
 #include <stdarg.h>
 
-/* Raises the exception error, whose reference it takes. error NULL: an exception is set already. Returns NULL. */
+/* Raises the exception error, whose reference it takes. error NULL: an exception is set already. Returns
+ * NULL. */
 static void *raise_made(PyObject *error)
 {
     if (error) {

@@ -66,7 +66,8 @@ static PyMethodDef functions[] = {
     {"operators_json", operators_json, METH_NOARGS,
      "the operators and their attributes, as `cachew ops --json`"},
     {"set_python", set_python, METH_VARARGS,
-     "set_python(python, program): the interpreter and the program of host processes, which run Python functions"},
+     "set_python(python, program): the interpreter and the program of host processes, which run Python "
+     "functions"},
     {"version", version, METH_NOARGS, "the library's version"},
     {0},
 };

@@ -140,7 +140,8 @@ static PyMethodDef methods[] = {
     {"explain", pipeline_explain, METH_VARARGS,
      "explain(options, seconds, json) -> what `cachew explain` prints"},
     {"batches", pipeline_batches, METH_O,
-     "batches(options) -> number of batches of an epoch for each rank; -1: endless; None: not known beforehand"},
+     "batches(options) -> number of batches of an epoch for each rank; -1: endless; None: not known "
+     "beforehand"},
     {"state", pipeline_state, METH_O,
      "state(options) -> the state of an iterator before its first batch; computes nothing"},
     {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, without attributes that have their default"},

@@ -1,6 +1,6 @@
 /*
- * Calls that may take long, because they open sources and make indexes. The call runs on a separate thread, so that
- * the calling thread can check for signals: Python runs signal handlers only on the main thread.
+ * Calls that may take long, because they open sources and make indexes. The call runs on a separate thread,
+ * so that the calling thread can check for signals: Python runs signal handlers only on the main thread.
  */
 #include "core.h"
 
@@ -70,9 +70,9 @@ static int raise_again(void *arg)
     return -1;
 }
 
-/* Handles the exception that logging a note raised; the library, which called note, can't raise it. If a signal
- * handler raised it (KeyboardInterrupt, SystemExit), it is raised later, when Python or goes_on (iterator.c) makes
- * pending calls. Any other exception is printed. */
+/* Handles the exception that logging a note raised; the library, which called note, can't raise it. If a
+ * signal handler raised it (KeyboardInterrupt, SystemExit), it is raised later, when Python or goes_on
+ * (iterator.c) makes pending calls. Any other exception is printed. */
 static void note_failed(PyObject *logger)
 {
     PyObject *type, *e, *traceback;
@@ -90,8 +90,8 @@ static void note_failed(PyObject *logger)
     }
 }
 
-/* Logs a note of the library (cachew_options.note) to the logger "cachew", as a warning. Called on any thread,
- * without the interpreter's lock. */
+/* Logs a note of the library (cachew_options.note) to the logger "cachew", as a warning. Called on any
+ * thread, without the interpreter's lock. */
 static void note(void *unused, const char *text)
 {
     (void)unused;
@@ -110,8 +110,8 @@ static void note(void *unused, const char *text)
     PyGILState_Release(gil);
 }
 
-/* Reads a _options.Options. The texts of *ret are borrowed from the tuple. *ret_index and *ret_cache, new references
- * or NULL, own the paths. Returns false if an exception is set. */
+/* Reads a _options.Options. The texts of *ret are borrowed from the tuple. *ret_index and *ret_cache, new
+ * references or NULL, own the paths. Returns false if an exception is set. */
 static bool call_read_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index,
                               PyObject **ret_cache)
 {

@@ -144,14 +144,16 @@ class Raises:
 @pytest.mark.parametrize("outputs", [None, "int64"])
 def test_what_raises_when_numpy_asks_for_its_array_is_named(outputs):
     with pytest.raises(
-        cachew.RecordError, match='Raises as "y", which NumPy can.t convert to an array .OSError: no longer open'
+        cachew.RecordError,
+        match='Raises as "y", which NumPy can.t convert to an array .OSError: no longer open',
     ):
         returned(Raises(), outputs)
 
 
 def test_a_text_without_utf8_is_named():
     with pytest.raises(
-        cachew.RecordError, match='returned a str as "y" that can.t be written in UTF-8 .*expected bytes or a text'
+        cachew.RecordError,
+        match='returned a str as "y" that can.t be written in UTF-8 .*expected bytes or a text',
     ):
         returned("a\ud800", "bytes")
 
