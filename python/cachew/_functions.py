@@ -265,7 +265,7 @@ class _Call:
         )
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
-        """The operator's attributes as JSON. function, if given, is pickled instead of the user's function."""
+        """The attributes as JSON. function, if given, is pickled instead of the user's function."""
         import cloudpickle  # type: ignore[import-untyped]  # not at the top: importing it takes long
 
         # multiprocessing loads the parent's __main__ as __mp_main__ in a spawned process; hosts can't import

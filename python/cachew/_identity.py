@@ -261,7 +261,7 @@ class _Walk:
             self.source(name)
 
     def place(self, module: str | None, name: str) -> None:
-        """Notes that the function uses a name of a module, if the module is the user's and hosts import it."""
+        """Notes that the function uses a name of a module of the user's that hosts import."""
         if (
             module in sys.modules
             and module not in ("__main__", "__mp_main__")
