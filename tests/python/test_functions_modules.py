@@ -336,7 +336,7 @@ assert run(f) == [8, 8, 8]
 @pytest.mark.parametrize(
     ("function", "gone", "expected"),
     [
-        ("helper.late", "later", "the module later, which it imports when it runs"),
+        ("helper.late", "later", "the module later, which the function imports when it runs"),
         ("helper.f", "helper", "importing helper in the host process fails: No module named 'helper'"),
         (
             "lambda e: {'y': helper2.OFFSET}",

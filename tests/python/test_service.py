@@ -236,7 +236,7 @@ def test_sharding(service):
     for policy in ("dynamic", "DYNAMIC", "OFF"):
         assert [b.hash() for b in ds.distribute(service.address, seed=1, sharding=policy)] == whole
     for policy in ("static", "FILE", "DATA", "file_or_data", "HINT"):
-        with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker computes') as e:
+        with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker reads') as e:
             ds.distribute(service.address, sharding=policy)
         assert e.value.attribute == "sharding"
 
