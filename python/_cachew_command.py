@@ -1,5 +1,5 @@
-"""The command `cachew` of the installed package. It stands beside the package, so that it starts without
-importing NumPy.
+"""The command `cachew` of the installed package: runs the native program in the package. This module is
+outside of the package, so that the command starts without importing NumPy.
 """
 
 import os

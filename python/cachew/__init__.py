@@ -1,4 +1,5 @@
-"""Cachew: input pipelines for machine learning.
+"""Cachew: input pipelines for machine learning. A `Dataset` describes a pipeline, from a source of records to
+batches; iterating over it runs it.
 
 import cachew
 from cachew import col

@@ -1,4 +1,4 @@
-"""`python -m cachew` is the command `cachew`."""
+"""Makes `python -m cachew` run the command `cachew`."""
 
 from _cachew_command import main
 

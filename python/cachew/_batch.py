@@ -34,8 +34,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of a component. bfloat16 is ml_dtypes' where that is installed, else its bits are
-    uint16.
+    """The NumPy dtype for a component's dtype. bfloat16 becomes the dtype of ml_dtypes where that package is
+    installed, else uint16, which holds the same bits.
     """
     found = _DTYPES.get(name)
     if found is None:
@@ -50,8 +50,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 _NO_ARRAY = (
-    "of varying length are no array: take .data (uint8) and .offsets, one by its number, or .tolist(); "
-    "batch.arrow() has them as large_binary"
+    "of varying length are no array: take .data (uint8) and .offsets, or single strings [i], or .tolist(); "
+    "batch.arrow() exports them as large_binary"
 )
 
 
@@ -87,11 +87,11 @@ class Bytes(Sequence[memoryview]):
             i = operator.index(i)
         except TypeError:
             raise TypeError(
-                f"strings have numbers, and {i!r:.60} is a {type(i).__name__}: expected an "
+                f"the index {i!r:.60} of a string is a {type(i).__name__}: expected an "
                 f"integer or a slice (or use [b[i] for i in ...])"
             ) from None
         if not -n <= i < n:
-            raise IndexError(f"string {i} of {n}")
+            raise IndexError(f"string {i} does not exist: there are {n} strings")
         i %= n
         return self._view[self.offsets[i] : self.offsets[i + 1]]
 
@@ -101,7 +101,7 @@ class Bytes(Sequence[memoryview]):
             yield self._view[start:stop]
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        """Each would be an array of its own, or none at all."""
+        """Refuses: strings of varying length can't form one array."""
         raise TypeError(f"byte strings {_NO_ARRAY}")
 
     def __dlpack_device__(self) -> NoReturn:
@@ -136,10 +136,11 @@ def _short(b: bytes) -> str:
 
 
 class Batch(dict[str, Any]):
-    """A batch: component name -> array. The arrays lie in the engine's memory, are yours to write to, and
-    keep that memory until the last of them is gone. Components of bytes are `Bytes`.
+    """A batch: component name -> array. The arrays lie in the engine's memory, without a copy. The program
+    may write to them; the memory is freed when the last array of the batch is gone. Components of bytes are
+    `Bytes`.
 
-    Without `batch` in the pipeline it is an element: arrays have no batch dimension, and bytes are a
+    Without `batch` in the pipeline, a batch is one element: arrays have no batch dimension, and bytes are a
     memoryview.
     """
 
@@ -148,11 +149,11 @@ class Batch(dict[str, Any]):
     epoch: int
     """The epoch, from 0."""
     g: int
-    """The number of the batch in the epoch, over all ranks."""
+    """The number of the batch in the epoch, from 0, counted over all ranks."""
     flags: int
-    """2: padding, a repetition that fills up the last round of ranks and is not part of the epoch."""
+    """2 if the batch is padding (see `is_padding`), else 0."""
     n_records: int
-    """Records in it."""
+    """The number of records in the batch."""
 
     _slab: _core.Slab | None
     _batched: bool
@@ -175,36 +176,41 @@ class Batch(dict[str, Any]):
 
     @property
     def record_flags(self) -> list[int]:
-        """1 for a record that stands in for one that failed (on_error="replace"), else 0."""
+        """Per record: 1 if it replaces a record that failed (on_error="replace"), else 0."""
         if self._record_flags is None:
             self._record_flags = list(self._owner().record_flags())
         return self._record_flags
 
     @property
     def is_padding(self) -> bool:
-        """Whether it repeats another batch, so that all ranks get equally many."""
+        """Whether the batch repeats another one, so that all ranks get the same number of batches. Padding is
+        not part of the epoch.
+        """
         return bool(self.flags & 2)
 
     def hash(self) -> int:
-        """128 bits of what the engine's memory holds now. The sum over all batches that are no padding,
-        modulo 2**128, is the digest that `cachew run --digest` prints."""
+        """A hash of 128 bits over the epoch, `g`, and the present content of the arrays. The sum over all
+        batches except padding, modulo 2**128, is the digest that `cachew run --digest` prints.
+        """
         return self._owner().hash()
 
     def set_hash(self) -> int:
-        """The same without order and epoch: their sum is the set digest."""
+        """A hash of 128 bits that depends neither on the epoch and `g` nor on the order of the elements. The
+        sum over all batches except padding, modulo 2**128, is the set digest of `cachew run`.
+        """
         return self._owner().set_hash()
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The batch as an Arrow struct array, see `arrow`."""
+        """The batch as an Arrow struct array; see `arrow`."""
         return self._owner().arrow(self._batched)
 
     def arrow(self) -> Arrow:
         """The batch as Arrow data, for `pyarrow.record_batch(batch.arrow())` or
-        `polars.DataFrame(batch.arrow())`. Only bool is copied, because Arrow packs it. (`pyarrow.array` takes
-        a batch as it is; other libraries take it for a dict.)
+        `polars.DataFrame(batch.arrow())`. Only bool is copied, because Arrow stores one bit per value.
+        (`pyarrow.array` accepts the batch itself; other libraries treat a batch as a dict.)
 
-        Elements of one dimension are lists of fixed size, of more dimensions fixed-shape tensors; bytes are
-        large_binary, bfloat16 its bits as uint16.
+        Elements of one dimension become lists of fixed size, elements of more dimensions fixed-shape tensors,
+        bytes large_binary, and bfloat16 uint16 with the same bits.
         """
         return Arrow(self)
 
@@ -229,7 +235,7 @@ class Batch(dict[str, Any]):
 
 
 class Arrow:
-    """A batch as Arrow data and nothing else."""
+    """A batch that other libraries can see only as Arrow data, not as a dict."""
 
     __slots__ = ("_batch",)
 
@@ -247,7 +253,7 @@ def _copied(
     records: list[str],
     record_flags: list[int],
 ) -> Batch:
-    """A batch that was pickled."""
+    """Makes a batch from a pickle. It has its own arrays, not the engine's memory."""
     self = Batch(components)
     self._slab, self._batched, self._records, self._record_flags = None, batched, records, record_flags
     self.epoch, self.g, self.flags, self.n_records = place
@@ -261,7 +267,7 @@ def _describe(value: Any) -> str:
 
 
 def _arrays(slab: _core.Slab) -> Iterator[tuple[str, Any]]:
-    data: Any  # buffers, which the types of NumPy don't know
+    data: Any  # _core.Buffer, which NumPy's type annotations do not accept
     lengths: Any
     for name, dtype, shape, data, lengths in slab.components():
         if lengths is None:

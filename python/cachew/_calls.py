@@ -1,5 +1,6 @@
-"""Calls with an unknown keyword raise a TypeError with the nearest name, as operators do. (Python's own
-message has it from 3.13 on.)
+"""Checks around calls of public methods: a call with an unknown keyword raises a TypeError that suggests the
+most similar keyword (Python itself does so from 3.13 on). Also `Unbuilt`, what a module gets instead of a
+dataset while a host process imports the module. Host processes run Python functions (docs/hosts.md).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
-    """ "; did you mean size?", or else what there is."""
+    """The end of an error message: "; did you mean size?" if a known name is similar, else, with list_all, a
+    list of the known names.
+    """
     known = list(known)
     near = difflib.get_close_matches(name, known, 1)
     if near:
@@ -28,20 +31,22 @@ def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
 
 
 class BeingImported(Exception):
-    """A dataset needs its function run to know the outputs, while a host process imports the module: the
-    next host would import it again, without end.
+    """A host process is importing a module that makes a dataset, and the function's outputs are not declared.
+    To find them the function would have to run in another host, which would import the module again, without
+    end.
     """
 
 
 def refuse_in_import() -> None:
-    """Raises BeingImported where it holds."""
+    """Raises BeingImported if this process is a host process that is importing the user's modules."""
     if getattr(sys.modules.get("_host_function"), "loading", False):
         raise BeingImported
 
 
 class Unbuilt:
-    """What a module gets instead of a dataset while a host process imports it. The host needs only the
-    module's functions; using this raises PipelineError.
+    """What a module gets instead of a dataset while a host process imports the module. The host needs only
+    the module's functions, so all methods accept any call and return this object. Iterating over it, or using
+    it in another way, raises PipelineError.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Unbuilt]:
@@ -51,9 +56,9 @@ class Unbuilt:
 
     def _refuse(self) -> NoReturn:
         raise PipelineError(
-            "the dataset was made by a module while a host process imported it, before the "
-            "outputs of its functions can be known: declare them, "
-            "outputs={name: (dtype, shape)}, or make the dataset where it is used"
+            "a module made this dataset while a host process imported the module, before the "
+            "outputs of its functions can be known: declare the outputs, "
+            "outputs={name: (dtype, shape)}, or make the dataset in a function that the import does not run"
         )
 
     __iter__ = __next__ = __len__ = __enter__ = _refuse
@@ -65,7 +70,7 @@ class Unbuilt:
 
 
 def _keywords(function: Callable[..., Any]) -> list[str] | None:
-    """What it takes by name; None: anything."""
+    """The names of the function's parameters that can be given by name; None: it accepts any name."""
     names = []
     for i, (name, p) in enumerate(inspect.signature(function).parameters.items()):
         if p.kind is p.VAR_KEYWORD:
@@ -79,7 +84,9 @@ def _keywords(function: Callable[..., Any]) -> list[str] | None:
 
 
 def checked(function: F) -> F:
-    """The function, which says of a keyword that it does not have which one may have been meant."""
+    """Wraps the function: an unknown keyword raises a TypeError that suggests the most similar one. Where the
+    function raises BeingImported, the call returns an `Unbuilt`.
+    """
     names = _keywords(function)
     if not names:
         return function
@@ -99,7 +106,7 @@ def checked(function: F) -> F:
 
 
 def checked_methods(cls: C) -> C:
-    """The same for the public methods of a class."""
+    """Applies `checked` to the public methods of a class, which it changes and returns."""
     for name, value in list(vars(cls).items()):
         if name.startswith("_"):
             continue

@@ -1,4 +1,6 @@
-"""Chains of operators as the JSON of pipelines has them: paths in them, and how they read in Python."""
+"""Chains of operators in the form of a pipeline's JSON, a list of nodes: changes relative paths in them,
+leaves out large pickles of functions, and writes a chain as Python code.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ Node = dict[str, Any]
 
 
 def rebased(nodes: Iterable[Node], base_dir: str) -> list[Node]:
-    """The chain with its relative paths, which are relative to base_dir, made absolute."""
+    """A copy of the chain with absolute paths. Its relative paths are relative to base_dir."""
     return [
         {name: _absolute(node["op"], name, value, base_dir) for name, value in node.items()} for node in nodes
     ]
@@ -34,12 +36,12 @@ def _absolute(op: str, name: str, value: Any, base_dir: str) -> Any:
 
 
 LARGE = 1 << 16
-"""Characters of a function's pickle that are felt when a pipeline is parsed."""
+"""Length of a function's pickle (in base64) from which parsing the pipeline takes noticeable time."""
 
 
 def without_payloads(nodes: Iterable[Node]) -> list[Node] | None:
-    """The chain with one byte in place of each pickle that is large; None: it has none. It is as good for
-    all checks, for they are the functions' identity alone.
+    """A copy of the chain with one byte in place of each large pickle; None: the chain has no large pickle.
+    The library's checks accept the copy, because they use only the functions' identities.
     """
     light = [{name: _without_payload(value) for name, value in node.items()} for node in nodes]
     return None if all(a[name] is b[name] for a, b in zip(light, nodes) for name in a) else light
@@ -48,7 +50,7 @@ def without_payloads(nodes: Iterable[Node]) -> list[Node] | None:
 def _without_payload(value: Any) -> Any:
     if isinstance(value, dict) and len(value.get("payload", "")) > LARGE:  # a function
         return {**value, "payload": "AA=="}
-    # chains
+    # a list of chains, as the inputs of concat
     if (
         isinstance(value, list)
         and value
@@ -62,7 +64,7 @@ def _without_payload(value: Any) -> Any:
 
 
 def written(nodes: Iterable[Node], width: int = 100) -> str:
-    """The chain as Python."""
+    """The chain as Python code, in one line if it is not longer than width."""
     calls = [_call(node) for node in nodes]
     line = "Dataset" + "".join(calls)
     if len(line) <= width and "\n" not in line:
@@ -89,7 +91,7 @@ def _call(node: Node) -> str:
 
 
 def _value(value: Any) -> str:
-    # chains
+    # a list of chains, as the inputs of concat
     if (
         isinstance(value, list)
         and value

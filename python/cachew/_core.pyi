@@ -1,4 +1,15 @@
-"""The extension module: the C interface, as thin as it can be."""
+# Types of the extension module (python/src): the C interface of the library as Python objects.
+#
+# _Options is a _options.Options; that class names the fields, in the same order.
+#
+# A Slab is a batch in the engine's memory. Slab.place() is (epoch, g, flags, number of records).
+# Iterator.next gives the same slab until it is accepted: setting `accepted` to the slab moves the position
+# past its batch. Iterator.quarantine() is (number of skipped records, number of replaced records, JSON list
+# of records); held() is the number of batches that the program has not released.
+#
+# set_python names the interpreter and the program that run Python functions. arrays() registers components
+# (name, dtype, shape of an element, data, offsets or None), of n elements each, and arrow() an Arrow stream;
+# both return (id of the data, number of elements, an object that keeps the data registered).
 
 import os
 from typing import TypeAlias, final

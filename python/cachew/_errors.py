@@ -1,26 +1,27 @@
-"""The exceptions. Each is a `cachew.Error` and also the built-in exception that says the same in general.
-
-Facts are attributes, None where one does not apply, so that programs need not read messages.
+"""The exceptions. Each is a `cachew.Error`; most are also a built-in exception of the same general meaning (a
+`DeadlineError` is a `TimeoutError`). The attributes have the facts of the message, for programs.
 """
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """What Cachew raises. `str(error)` is one sentence for people; the attributes are for programs."""
+    """The base class of the exceptions that Cachew raises. `str(error)` is a message for people; the
+    attributes are for programs. An attribute that does not apply is None.
+    """
 
     kind: str = "internal"
-    """What went wrong: "pipeline", "option", "state", "record", "data", "io", "memory", "budget",
+    """The kind of error: "pipeline", "option", "state", "record", "data", "io", "memory", "budget",
     "deadline", "service", "usage", "internal".
     """
     operator: str | None = None
-    """The operator that it happened in."""
+    """The name of the operator in which the error occurred."""
     attribute: str | None = None
-    """The attribute of the operator, or the option, that is wrong."""
+    """The name of the operator's attribute, or of the option, that is wrong."""
     value: str | None = None
-    """The value that was found."""
+    """The wrong value."""
     expected: str | None = None
-    """What would have been right."""
+    """A description of the values that are allowed."""
     file: str | None = None
     """The file that was read."""
     record: str | None = None
@@ -33,7 +34,7 @@ class Error(Exception):
 
 
 class PipelineError(Error, ValueError):
-    """The pipeline is wrong: an operator, an attribute, a type."""
+    """An operator of the pipeline, one of its attributes, or the type of a component is wrong."""
 
     kind = "pipeline"
 
@@ -45,25 +46,25 @@ class OptionError(Error, ValueError):
 
 
 class StateError(Error, ValueError):
-    """A state does not belong to this pipeline, data and seed, or is damaged."""
+    """A state is damaged, or belongs to another pipeline, other data, or another seed."""
 
     kind = "state"
 
 
 class RecordError(Error):
-    """A record can't be computed; `file`, `record` and `operator` say which and where."""
+    """A record can't be computed. `file` and `record` name it, `operator` the operator that failed."""
 
     kind = "record"
 
 
 class DataError(Error):
-    """Data are damaged or changed, beyond a single record."""
+    """Data are damaged, or have changed, and not only in a single record."""
 
     kind = "data"
 
 
 class StorageError(Error, OSError):
-    """The system refused to open or read something."""
+    """The system refused to open, read or write a file."""
 
     kind = "io"
 
@@ -75,19 +76,19 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class MemoryBudgetError(Error, MemoryError):
-    """The memory budget is too small; the message says what the smallest is."""
+    """The memory budget is too small; the message gives the smallest budget that is enough."""
 
     kind = "budget"
 
 
 class DeadlineError(Error, TimeoutError):
-    """No batch came in time. Nothing is lost: asking again goes on."""
+    """No batch came in time. Nothing is lost: the next call waits for the same batch."""
 
     kind = "deadline"
 
 
 class ServiceError(Error, ConnectionError):
-    """The service can't be reached or refused."""
+    """The service can't be reached, or refused the request."""
 
     kind = "service"
 
@@ -124,7 +125,10 @@ BY_KIND: dict[str, type[Error]] = {
 
 
 def from_core(kind: bytes, message: bytes, *facts: bytes | None) -> Error:
-    """The exception for an error of the library. Bytes that are no UTF-8 become backslash escapes."""
+    """Makes the exception for an error of the library; the extension module calls it. facts: operator,
+    attribute, value, expected, file, record; None where one does not apply. Bytes that are not UTF-8 become
+    backslash escapes.
+    """
     error = BY_KIND.get(kind.decode(), InternalError)(message.decode(errors="backslashreplace"))
     error.kind = kind.decode()
     names = ("operator", "attribute", "value", "expected", "file", "record")

@@ -1,5 +1,5 @@
-"""Operators that run Python functions, in host processes of their own: map, filter, flat_map, map_batches,
-and the sources iterable and sequence.
+"""Operators that run Python functions: map, filter, flat_map, map_batches, and the sources iterable and
+sequence. Host processes, short hosts, run the functions (docs/hosts.md).
 """
 
 from __future__ import annotations
@@ -25,24 +25,32 @@ if TYPE_CHECKING:
     from typing import Self
 
 Element: TypeAlias = dict[str, Any]
-"""A component name -> NumPy array, NumPy scalar, or bytes."""
+"""Component name -> NumPy array, NumPy scalar, or bytes."""
 Outputs: TypeAlias = Mapping[str, Any]
-"""Component name -> dtype, or (dtype, shape of an element; None where a dimension varies)."""
+"""Component name -> dtype, or (dtype, shape of an element). None in a shape is a dimension that varies."""
 
 
 @checked_methods
 class Functions:
-    """The methods. Common to all of them:
+    """The methods of Dataset that take Python functions. Their parameters:
 
-    function: any callable; it is shipped to the hosts by cloudpickle. If it has a parameter `rng`, it gets a
-    numpy.random.Generator whose draws depend on
-        seed, epoch and element alone.
-    outputs: what it returns, {name: dtype} or {name: (dtype, shape)}; None: as the first element gives it,
-    which is computed now. timeout_s: a call that takes longer is ended, with its host, and made again.
-    host_memory: resident bytes ("2G") that a host may have; None: half of the machine's memory, divided by
-    its CPUs. deterministic: False: it gives another result each time, on purpose.
-    version: names the function in place of the hash of its code, closure and globals: change it whenever the
-    function gives something else.
+    function: any callable; cloudpickle sends it to the hosts. If it has a parameter `rng`, that is a
+        numpy.random.Generator whose numbers depend only on seed, epoch and element
+
+    outputs: the components that the function returns, {name: dtype} or {name: (dtype, shape)}; None: the
+    function
+        is called now, with the first element, to find them
+
+    timeout_s: seconds for one call. The host of a call that takes longer is ended, and the call is made again
+
+    host_memory: bytes of resident memory ("2G") that a host may use; None: half of the machine's memory,
+    divided
+        by its CPUs
+
+    deterministic: False: the function gives another result each time, on purpose
+
+    version: identifies the function in states and caches, instead of a hash of its code, closure and globals.
+        Change it whenever the function's results change
     """
 
     __slots__ = ()
@@ -63,8 +71,8 @@ class Functions:
         deterministic: bool = True,
         version: str | None = None,
     ) -> Self:
-        """The arrays that the function gets are its own to write to while the call lasts; what it wants to
-        keep it copies.
+        """The function may write to the arrays that it gets. Their memory is reused after the call: copy what
+        you keep.
         """
         call = _Call("map", function, timeout_s, host_memory, deterministic, version)
         return self._with_function(
@@ -80,7 +88,9 @@ class Functions:
         deterministic: bool = True,
         version: str | None = None,
     ) -> Self:
-        """Takes either. An expression, `col("label") >= 0` or its text, runs in C and is far cheaper."""
+        """where: a function, or an expression (`col("label") >= 0`, or its text). An expression runs in C and
+        is far cheaper.
+        """
         if not callable(where):
             return super().filter(where)  # type: ignore[misc,no-any-return]
         call = _Call("filter", where, timeout_s, host_memory, deterministic, version)
@@ -96,7 +106,9 @@ class Functions:
         deterministic: bool = True,
         version: str | None = None,
     ) -> Self:
-        """Without outputs, those of the first element that anything comes of."""
+        """If `outputs` is not given, the first element for which the function returns at least one element
+        determines the outputs.
+        """
         call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version)
         return self._with_function(
             "flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
@@ -112,7 +124,9 @@ class Functions:
         deterministic: bool = True,
         version: str | None = None,
     ) -> Self:
-        """Bytes come as `cachew.Bytes`, and are returned as a list or as such."""
+        """The function gets components of bytes as `cachew.Bytes`, and returns them as a list or as
+        `cachew.Bytes`.
+        """
         call = _Call("map_batches", function, timeout_s, host_memory, deterministic, version)
         return self._with_function(
             "map_batches", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
@@ -129,17 +143,19 @@ class Functions:
         deterministic: bool = True,
         version: str | None = None,
     ) -> Self:
-        """factory: the function; or an object that can be iterated over again and again."""
+        """factory: a function that returns an iterable, or an object that can be iterated over more than
+        once.
+        """
         if not callable(factory):
             if not isinstance(factory, Iterable):
                 raise TypeError(
-                    f"iterable() takes a function that gives an iterable, or an iterable, not "
+                    f"iterable() takes a function that returns an iterable, or an iterable, not "
                     f"a {type(factory).__name__}"
                 )
             if iter(factory) is factory:
                 raise TypeError(
-                    f"iterable() got a {type(factory).__name__}, which can be iterated over "
-                    f"once: expected a function that makes one"
+                    f"iterable() got a {type(factory).__name__}, which can be iterated over only "
+                    f"once: expected a function that makes a new one"
                 )
             factory = _Again(factory)
         call = _Call("iterable", factory, timeout_s, host_memory, deterministic, version)
@@ -165,11 +181,13 @@ class Functions:
         deterministic: bool = True,
         version: str | None = None,
     ) -> Self:
-        """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch
-        Dataset. Each host has a copy of it.
+        """A source whose elements are the items of a sequence of dicts: any object with len() and items[i],
+        such as a PyTorch Dataset. The object is pickled, and each host has a copy of it.
         """
         if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
-            raise TypeError(f"sequence() takes what has len() and items[i], not a {type(items).__name__}")
+            raise TypeError(
+                f"sequence() takes an object with len() and items[i], not a {type(items).__name__}"
+            )
         numbers = cls._make_function_source("range", {"stop": len(items)})
         return numbers.map(
             _Item(items),
@@ -181,7 +199,7 @@ class Functions:
         )
 
     def _infer(self, call: _Call) -> Callable[[], dict[str, Any]]:
-        """What finds the outputs by running the function on the first element."""
+        """A callable that finds the outputs by running the function on the first element."""
         wrappers: dict[str, type[_First]] = {
             "map": _First,
             "flat_map": _FirstOfList,
@@ -197,7 +215,7 @@ class Functions:
 
 
 class _Call:
-    """One function, and how it is to be called."""
+    """A user's function with the options of its operator, all checked."""
 
     def __init__(
         self,
@@ -229,7 +247,7 @@ class _Call:
         self._identify()
 
     def _identify(self) -> None:
-        # not at import of cachew: it brings much with it, and most pipelines need none
+        # not at the top: importing these takes long, and most pipelines have no function
         from cachew._identity import Identity, Unidentified
         from cachew._places import gathered
 
@@ -247,10 +265,11 @@ class _Call:
         )
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
-        """As JSON; function: in place of the user's."""
-        import cloudpickle  # type: ignore[import-untyped]  # not at import of cachew either
+        """The attributes as JSON. function, if given, is pickled instead of the user's function."""
+        import cloudpickle  # type: ignore[import-untyped]  # not at the top: importing it takes long
 
-        # what __main__ of a process is in those that it spawned; no host could import it
+        # multiprocessing loads the parent's __main__ as __mp_main__ in a spawned process; hosts can't import
+        # it
         if "__mp_main__" in sys.modules:
             cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
         try:
@@ -314,8 +333,9 @@ def _takes_rng(function: Any) -> bool:
         return False
 
 
-# ---- types, from a first call ----
+# ---- finding the outputs by a first call ----
 
+# Outputs of the wrappers below: each calls the user's function and returns the types of its result, as JSON.
 _TYPES = {"types": {"dtype": "bytes"}}
 
 
@@ -365,13 +385,12 @@ def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
         array = np.asarray(value)
     except Exception as problem:
         raise TypeError(
-            f'returned a {type(value).__name__} as "{name}", which NumPy makes no array of '
+            f'returned a {type(value).__name__} as "{name}", which NumPy can\'t convert to an array '
             f"({type(problem).__name__}: {problem})"
         ) from None
     if (array.dtype.kind not in "biuf" or array.dtype.itemsize > 8) and array.dtype.name != "bfloat16":
         raise TypeError(
-            f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which is no '
-            f"dtype of a component"
+            f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which components can\'t have'
         )
     if rows is not None and (array.ndim == 0 or array.shape[0] != rows):
         raise TypeError(f'returned "{name}" of shape {array.shape}, expected {rows} rows')
@@ -381,7 +400,7 @@ def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
 
 
 class _First:
-    """Says of what types a function's result is."""
+    """Wraps a function of `map`: returns the types of its result."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -390,7 +409,7 @@ class _First:
         return {"types": _types_of(self.function(element, **rng))}
 
 
-class _FirstOfList(_First):
+class _FirstOfList(_First):  # flat_map
     def __call__(self, element: Element, **rng: Any) -> Element:
         values = self.function(element, **rng)
         if values is None or hasattr(values, "keys"):
@@ -402,13 +421,13 @@ class _FirstOfList(_First):
         return {"types": "null"}
 
 
-class _FirstOfBatch(_First):
+class _FirstOfBatch(_First):  # map_batches
     def __call__(self, element: Element, **rng: Any) -> Element:
         rows = len(next(iter(element.values())))
         return {"types": [_types_of(self.function(element, **rng), rows)] * rows}
 
 
-class _FirstOfIterable(_First):
+class _FirstOfIterable(_First):  # iterable
     def __call__(self, *_: Any, **__: Any) -> Any:
         for value in self.function():
             yield {"types": _types_of(value)}
@@ -416,7 +435,7 @@ class _FirstOfIterable(_First):
 
 
 class _Item:
-    """Item `value` of a sequence."""
+    """The function of `sequence`: returns the item of the sequence whose index is the component `value`."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self.items = items
@@ -427,7 +446,7 @@ class _Item:
 
 
 class _Again:
-    """Iterates over an object that can be iterated over again and again."""
+    """A factory for `iterable` that begins to iterate over the same object each time."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self.items = items

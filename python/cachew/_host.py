@@ -1,8 +1,9 @@
-"""A host process: runs Python functions on rows that lie in shared memory. docs/hosts.md describes
-its requests and answers.
+"""The program of a host process: it runs Python functions on rows that lie in shared memory. docs/hosts.md
+describes the requests and answers.
 
-Started as `python -m cachew._host` by the engine, with its socket, the shared memory of requests and of
-answers, and a pipe; when the engine closes that, the host ends.
+The engine starts it with four descriptors: a socket (SOCKET), the shared memory of requests (IN) and of
+answers (OUT), and the reading end of a pipe (LIFE). The host ends when the engine closes the other end of the
+pipe.
 """
 
 import fcntl
@@ -13,13 +14,15 @@ import socket
 import struct
 import sys
 
-# before the folder of the package is on the path, where files are named as other packages are
+# imported before HERE is on the path, because HERE has files that are named as other packages: torch.py,
+# jax.py
 import numpy  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARENT = os.path.dirname(HERE)
 
-sys.path.insert(0, HERE)  # not as parts of the package, which would be loaded with them, and its engine
+# imported as top-level modules: as parts of the package they would load the whole package, and the engine
+sys.path.insert(0, HERE)
 from _host_function import Function, become_copy  # noqa: E402
 from _host_rows import Memory  # noqa: E402
 from _host_values import text_of  # noqa: E402
@@ -33,12 +36,12 @@ FRAME = struct.Struct("=IIQQQ")
 
 
 def live_no_longer_than_the_parent():
-    """The kernel kills this process when the other end of LIFE is closed: by the engine, or because its
-    process is gone.
+    """Makes the kernel kill this process when the other end of LIFE is closed: by the engine, or because the
+    engine's process has ended.
     """
-    # with what it started
+    # a process group (negative number) if this process leads one: child processes are killed, too
     fcntl.fcntl(LIFE, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())
-    fcntl.fcntl(LIFE, 10, signal.SIGKILL)  # F_SETSIG, which the module has no name for in all versions
+    fcntl.fcntl(LIFE, 10, signal.SIGKILL)  # 10: F_SETSIG, a name that fcntl lacks in some Python versions
     fcntl.fcntl(LIFE, fcntl.F_SETFL, fcntl.fcntl(LIFE, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     try:
         if os.read(LIFE, 1) == b"":
@@ -59,7 +62,7 @@ def receive(connection, size):
 
 def main():
     if PARENT not in sys.path:
-        sys.path.append(PARENT)  # where the package is
+        sys.path.append(PARENT)  # the directory that contains the package
     for fd in (SOCKET, IN, OUT, LIFE):
         os.set_inheritable(fd, False)
     live_no_longer_than_the_parent()
@@ -71,8 +74,8 @@ def main():
         kind, version, key, size, call = FRAME.unpack(receive(connection, FRAME.size))
         if version != VERSION:
             raise SystemExit(
-                f"the engine speaks version {version} of the protocol of hosts, this package "
-                f"{VERSION}: they are of different releases"
+                f"the engine uses version {version} of the protocol with host processes, this package "
+                f"{VERSION}: they are from different releases"
             )
         try:
             if kind == DEFINE:
@@ -87,14 +90,14 @@ def main():
                         FRAME.pack(DONE, VERSION, key, used, call)
                     ),
                 )
-                if used is None:  # it was answered on the way
+                if used is None:  # the answer has been sent during the call
                     continue
                 reply = FRAME.pack(DONE, VERSION, key, used, call)
         except Exception as error:
             text = text_of(error).encode()
             reply = FRAME.pack(ERROR, VERSION, key, len(text), call) + text
         if os.getpid() != pid:
-            os._exit(0)  # a fork of the function's that came back here: one answer is enough
+            os._exit(0)  # the function forked, and this is the child: only the parent may answer
         connection.sendall(reply)
 
 

@@ -1,5 +1,6 @@
-"""A function of a host: calls it for the rows of a request, takes down what each gave, and computes some
-twice to compare.
+"""The user's function in a host process: calls it for the rows of a request, collects the results, and
+computes some rows twice, to find functions whose results differ. docs/hosts.md describes requests and
+answers.
 """
 
 import base64
@@ -15,16 +16,16 @@ import numpy as np
 from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
 from _host_values import Component, Wrong, array_of, describe, in_order, printable, text_of
 
-OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # of a row
-PROGRESS = 15
-SECOND = 1 << 63  # of the progress word: the row is computed again, to compare
-END = object()
-LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-DIFFERENT = "gave two different results for one record; if that is meant, say deterministic=False"
+OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # status of a row in an answer
+PROGRESS = 15  # index of the head's progress word: 1 + the row, or element, that is being computed
+SECOND = 1 << 63  # bit of the progress word: the row is computed for the second time
+END = object()  # marks the end of an iterable
+LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)  # results that have not run yet
+DIFFERENT = "gave two different results for one record; if that is intended, use deterministic=False"
 
 is_copy = False
-"""Of a host, made by a function that forks. It ends where the function comes back in it, before it writes to
-the memory that it shares with the host.
+"""Whether this process is a fork of a host: the user's function forked. It must end when the function returns
+in it, before it writes to the memory that it shares with the host.
 """
 
 
@@ -34,6 +35,8 @@ def become_copy():
 
 
 def copied(element):
+    """A copy of an element or batch, for a second call: the first call may write to its arrays."""
+
     def copy(value):
         if isinstance(value, np.ndarray):
             return value.copy()
@@ -43,7 +46,7 @@ def copied(element):
 
 
 def same(a, b):
-    """Whether two results that were kept are equal, bit by bit where they are numbers."""
+    """Whether two results, as `Function.kept` returns them, are equal; numbers are compared bit by bit."""
     if isinstance(a, (list, tuple)):
         return isinstance(b, (list, tuple)) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
     if isinstance(a, bytes):
@@ -52,16 +55,19 @@ def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-PULL_BYTES = 4 << 20  # of elements of an iterable that one answer takes together
-loading = False  # modules are imported to find a function: cachew._calls looks
+PULL_BYTES = 4 << 20  # bytes from which no more elements of an iterable are added to an answer
+loading = False  # the user's modules are being imported to load a function; cachew._calls reads it
 
 
 class Slow:
-    """Answers for an iterable that keeps the engine waiting, with what it gave so far: from a thread, while
-    its `next` goes on.
+    """Sends the answer early if an iterable is slow: a thread answers with the elements so far, while the
+    iterable's `next` goes on. So elements that exist are delivered, though the iterable waits.
+
+    lock guards the attributes, except `begun`, an event: a call of the iterable has begun.
     """
 
-    # without an element: nothing beside what a person notices, and much beside what an answer costs
+    # Seconds without a new element before the early answer: too short to notice, and far longer than an
+    # answer takes.
     PATIENCE_S = 0.02
 
     def __init__(self):
@@ -71,8 +77,9 @@ class Slow:
 
     @contextlib.contextmanager
     def call(self, there, least, write):
-        """While in it, there() grows: how many elements there are. Afterwards `answered` says whether
-        nothing is left to be said.
+        """A context in which the caller takes elements. there() returns the number of elements so far; the
+        early answer needs at least `least`. write(n) writes an answer with n elements and returns its size in
+        bytes. At the end, `answered` tells whether the early answer was sent.
         """
         with self.lock:
             self.answered, self.there, self.least, self.write = False, there, least, write
@@ -91,7 +98,7 @@ class Slow:
             seen = self.calls, there and there()
             time.sleep(self.PATIENCE_S)
             with self.lock:
-                if self.there is None:  # the next call sets it
+                if self.there is None:  # no call is running; the next one sets `begun`
                     self.begun.clear()
                 elif seen == (self.calls, self.there()) and seen[1] >= self.least and not self.answered:
                     used = self.write(seen[1])
@@ -100,13 +107,15 @@ class Slow:
 
 
 def truth(value):
-    """The truth of a filter's result. A coroutine that has not run would be true, so it is an error."""
+    """The truth value of a filter's result. A coroutine or generator is an error: it would always be true."""
     if isinstance(value, LATER):
-        raise Wrong(f"returned {describe(value)}, expected something true, or false")
+        raise Wrong(f"returned {describe(value)}, expected a value that is true or false")
     return bool(value)
 
 
 class Function:
+    """A function with its declared inputs and outputs, from the spec that the engine sends."""
+
     def __init__(self, spec):
         for place in reversed(spec["path"] or []):
             if place not in sys.path:
@@ -115,7 +124,7 @@ class Function:
         loading = True
         try:
             if spec["modules"]:
-                from cachew._places import adopt  # only functions of the user's modules need it
+                from cachew._places import adopt  # only here: it loads the whole package
 
                 adopt(spec["modules"])
             self.function = pickle.loads(base64.b64decode(spec["payload"]))
@@ -126,13 +135,14 @@ class Function:
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
         self.declared = tuple(c.name for c in self.outputs)
-        # Of an iterable: elements that were taken and not passed by a later call, the first one's place, and
-        # what it raised.
+        # For an iterable: elements that were taken and may be requested again, the index of the first of them
+        # in the iterable, and the text of the exception that ended the iterable.
         self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
         self.sized = [(k, c.bytes) for k, c in enumerate(self.outputs) if c.scalar_types is None]
         self.slow = Slow()
 
     def apply(self, element, key):
+        """Calls the function. key: of the random generator, two words."""
         try:
             if self.rng:
                 return self.function(element, rng=np.random.Generator(np.random.Philox(key=key)))
@@ -142,7 +152,9 @@ class Function:
                 os._exit(0)
 
     def values_of(self, result):
-        """The values of a dict of exactly the declared components, in their order."""
+        """The values of a result, in the order of the declared components. Raises Wrong if it is not a dict
+        of exactly these components.
+        """
         if type(result) is not dict:
             if not hasattr(result, "keys"):
                 raise Wrong(
@@ -159,7 +171,7 @@ class Function:
         return [result[name] for name in self.declared]
 
     def kept(self, result):
-        """The result of a call, in memory that no other code changes."""
+        """The result of a call, checked and copied: the function may change its arrays afterwards."""
         if self.kind == "filter":
             return truth(result)
         if self.kind == "flat_map":
@@ -172,14 +184,16 @@ class Function:
         return [c.keep(v) for c, v in zip(self.outputs, self.values_of(result))]
 
     def twice(self, element, key, progress):
-        """What a call gave, and whether a second one gives the same."""
+        """Calls the function twice: the first result, and whether the second one is equal."""
         again = copied(element)
         first = self.kept(self.apply(element, key))
         progress[PROGRESS] |= SECOND
         return first, same(first, self.kept(self.apply(again, key)))
 
     def run(self, memory, size, answer_memory, reply):
-        """The bytes of the answer; None: reply was called with them already."""
+        """Runs a request of `size` bytes. Returns the size of the answer in bytes; None: reply(size) was
+        called during the run.
+        """
         self.slow.reply = reply
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
         progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
@@ -190,8 +204,10 @@ class Function:
         return run(memory, words, progress, answer)
 
     def pull(self, memory, words, progress, answer):
-        """Up to n elements of the iterable from a place on; going back behind those that are kept starts it
-        anew. None: it was slow, and what there was is answered already."""
+        """Answers with at most n elements of the iterable, from index `start` on. If earlier elements than
+        those that are kept are requested, the iterable is started again. Elements before index `keep` are
+        dropped. Returns None if the iterable was slow, and an early answer was sent.
+        """
         n, start, least, keep = words[0], words[4], words[5], min(words[4], words[6])
         if (self.iterator is None and self.failed is None) or start < self.first:
             self.iterator, self.failed, self.first, self.kept_elements = None, None, 0, []
@@ -214,7 +230,9 @@ class Function:
         return self.answer_pull(answer, start, n, count, self.failed if count == there() else None)
 
     def bytes_of(self, element):
-        """Of what is not just a number in an element of an iterable, as it is kept; or why it is none."""
+        """The bytes of an element's arrays and byte strings, without scalars; 0 for an element that failed (a
+        str, the reason).
+        """
         return (
             0
             if isinstance(element, str)
@@ -222,11 +240,12 @@ class Function:
         )
 
     def given(self, start, count):
+        """`count` of the kept elements, from index `start` on."""
         return self.kept_elements[start - self.first :][:count] if count else []
 
     def fitting(self, start, count, least):
-        """How many of so many kept elements from `start` on one answer holds: more than `least` as long as
-        they are small.
+        """How many of `count` kept elements from index `start` on go into one answer: `least`, and more until
+        their size reaches PULL_BYTES.
         """
         size = 0
         for i, element in enumerate(self.given(start, count) if self.sized else []):
@@ -239,7 +258,7 @@ class Function:
         rows = Rows(self, answer)
         status, said = bytearray(n), [] if failed is None else [[n, failed]]
         for i, element in enumerate(self.given(start, count)):
-            if isinstance(element, str):  # why it is none
+            if isinstance(element, str):  # the element failed; this is the reason
                 status[i] = FAILED
                 said.append([i, element])
                 rows.miss()
@@ -248,8 +267,10 @@ class Function:
         return rows.finish(status, said, [1] * n)
 
     def advance(self, keep, start, n, least, progress):
-        """Takes elements, from `keep` on as they are kept, or why one is none, until there are n from
-        `start` on, or `least` and many bytes, or the iterable is over, raises, or was slow."""
+        """Takes elements from the iterable, and keeps those from index `keep` on; of an element that fails it
+        keeps the reason, a str. It ends with n elements from index `start` on; with `least` of them and
+        PULL_BYTES bytes; when the iterable ends or raises; or when an early answer was sent.
+        """
         elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
         size = sum(map(self.bytes_of, elements[max(0, start - self.first) :])) if self.sized else 0
         try:
@@ -264,7 +285,7 @@ class Function:
                 and not slow.answered
                 and (size < PULL_BYTES or position < start + least)
             ):
-                if is_copy:  # made by the iterable, or by its last step
+                if is_copy:  # the iterable forked in its last step
                     os._exit(0)
                 progress[PROGRESS] = position + 1
                 value = next(self.iterator, END)
@@ -304,7 +325,7 @@ class Function:
             answer.whole(c, value, n)
 
     def same_batch(self, answer, result):
-        """Whether a second result is what the first one left in the answer."""
+        """Whether the result of a second call equals the first one, which is in the answer."""
         for c, value, (_, at, _, _) in zip(self.outputs, self.values_of(result), answer.columns):
             data = (
                 b"".join(map(bytes, value))
@@ -316,7 +337,7 @@ class Function:
         return True
 
     def elements_of(self, memory, words):
-        """Per row its element, the key of its generator, and whether it is to be computed twice."""
+        """For each row: its element, the key of its random generator or None, whether to compute it twice."""
         n, names = words[0], self.names
         keys = memory.array(np.uint64, 2 * n, words[2]).reshape(n, 2) if words[2] else [None] * n
         check = memory.map[words[3] : words[3] + n] if words[3] else bytes(n)
@@ -340,7 +361,7 @@ class Function:
                 if keep and not equal:
                     status[i] = DIFFERS
                     errors.append([i, DIFFERENT])
-            except BaseException as error:  # SystemExit too: it is the record's
+            except BaseException as error:  # SystemExit too fails only the record
                 if is_copy:
                     os._exit(0)
                 status[i] = FAILED
@@ -372,7 +393,7 @@ class Function:
                         and len(result) == 1
                         and type(value := result.get(scalar.name)) in scalar.scalar_types
                     ):
-                        rows.lists[0].append(value)  # the cheapest functions, without detours
+                        rows.lists[0].append(value)  # a shortcut, for the cheapest functions
                     else:
                         rows.add(i, result)
                     continue
@@ -380,7 +401,7 @@ class Function:
                     rows.add_kept(i, one)
                 if flat:
                     counts.append(len(kept))
-            except BaseException as error:  # SystemExit too: it is the record's
+            except BaseException as error:  # SystemExit too fails only the record
                 if is_copy:
                     os._exit(0)
                 status[i] = FAILED

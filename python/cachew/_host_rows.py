@@ -1,5 +1,6 @@
-"""Rows in memory that a host shares with the engine: reading those of a request, writing an answer.
-docs/hosts.md has the words and tables.
+"""Rows in the memory that a host process shares with the engine: reads the rows of a request, writes those of
+an answer. docs/hosts.md describes the layout. A *word* is an unsigned integer of 64 bits: the first HEAD
+words are the head, followed by COLUMN words per component. Offsets are in bytes from the begin of the memory.
 """
 
 import json
@@ -9,12 +10,17 @@ import os
 import numpy as np
 from _host_values import Wrong, array_of, describe, in_order, refuse_mask
 
-HEAD, COLUMN, ALIGN, TABLE_ROW = 16, 4, 64, 8
-DENSE, RAGGED, BYTES, WHOLE = 0, 1, 2, 3
+HEAD, COLUMN = 16, 4  # words: of the head, of a column
+TABLE_ROW = 8  # words per row in the table of a column of varying shape
+ALIGN = 64  # bytes
+DENSE, RAGGED, BYTES, WHOLE = 0, 1, 2, 3  # kinds of columns
 
 
 class Memory:
-    """Shared memory that grows; views of what it was before stay valid."""
+    """Shared memory that can grow. Arrays over it stay valid when it grows.
+
+    size: bytes that are mapped. used: bytes of the answer that is being written.
+    """
 
     def __init__(self, fd):
         self.fd, self.size, self.map, self.used = fd, 0, None, 0
@@ -40,7 +46,7 @@ class Memory:
 
 
 def read_columns(memory, components, words, n):
-    """Per component the values of n rows: an array to iterate, or a list."""
+    """The values of n rows, one array or list per component. words: the head and the columns of a request."""
     columns = []
     for k, c in enumerate(components):
         kind, data, table, _ = words[HEAD + COLUMN * k : HEAD + COLUMN * (k + 1)]
@@ -62,7 +68,7 @@ def read_columns(memory, components, words, n):
 
 def read_batch(memory, components, words, n):
     """A batch as a dict of arrays over the shared memory."""
-    # what batches have in the user's process; only this needs the rest of the package
+    # only here, because it loads the whole package; map_batches gets byte strings in the same type as users
     from cachew import Bytes
 
     batch = {}
@@ -79,7 +85,7 @@ def read_batch(memory, components, words, n):
 
 
 class Answer:
-    """Written from its end: parts first, then the head that says where they are."""
+    """Writes an answer: first the columns and tables, then, in `finish`, the head that has their offsets."""
 
     def __init__(self, memory, n_columns):
         self.memory = memory
@@ -110,7 +116,7 @@ class Answer:
         if c.bytes:
             strings = [c.convert(v) for v in value]
             if len(strings) != n:
-                raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
+                raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one per row')
             return self.column(c, [bytes(v) for v in strings])
         refuse_mask(c.name, value)
         array = in_order(array_of(c.name, value), c.dtype)
@@ -133,7 +139,9 @@ class Answer:
         return None
 
     def place(self, component, n):
-        """Room for n values of a fixed shape, as an array to write them to."""
+        """Reserves memory for n values of a fixed shape; returns its offset, and an array over it to write
+        to.
+        """
         item = int(np.prod(component.shape, dtype=np.int64)) * component.dtype.itemsize
         at = self.memory.reserve(n * item)
         return at, self.memory.array(component.dtype, n * item // component.dtype.itemsize, at).reshape(
@@ -141,7 +149,7 @@ class Answer:
         )
 
     def column(self, component, values):
-        """Writes values that were kept; None where there is none."""
+        """Writes a column of values that Component.keep returned; None for a row that failed."""
         c, n = component, len(values)
         if c.fixed:
             at, out = self.place(c, n)
@@ -169,10 +177,16 @@ class Answer:
 
 
 class Rows:
-    """What rows give, taken at once."""
+    """Collects the results of rows, and writes them to an answer.
+
+    lists: per component, the values so far. placed: per component, (offset, array) if its values are written
+    to the answer at once; None if `finish` writes them.
+    """
 
     def __init__(self, function, answer, n=None):
-        """n: that many rows are to come, so values of fixed shape are written where they belong."""
+        """n: the number of rows, if it is known: then values of fixed shape are written to the answer at
+        once.
+        """
         self.function, self.answer = function, answer
         self.lists = [[] for _ in function.outputs]
         self.placed = [
@@ -180,7 +194,7 @@ class Rows:
         ]
 
     def add(self, i, result):
-        """Row i, as a function returned it."""
+        """Adds row i: the dict that the function returned."""
         kept = []
         for c, placed, value in zip(self.function.outputs, self.placed, self.function.values_of(result)):
             if placed is None:
@@ -191,12 +205,14 @@ class Rows:
         self.add_kept(i, kept)
 
     def add_kept(self, i, kept):
+        """Adds row i: a list of values that Component.keep returned."""
         for values, placed, value in zip(self.lists, self.placed, kept):
             if placed is not None and value is not None:
                 placed[1][i] = value
             values.append(value)
 
     def miss(self):
+        """Adds a row that failed."""
         for c, values in zip(self.function.outputs, self.lists):
             values.append(c.nothing)
 

@@ -1,5 +1,5 @@
-"""What a host's functions take and give: the declared type of a component, how a value of it is checked and
-kept, and what is said where it is wrong.
+"""Values that functions take and return in a host process: the declared type of a component, the check and
+conversion of a value, and the messages for wrong values.
 """
 
 import math
@@ -23,11 +23,11 @@ def numpy_dtype(name):
 
 
 class Wrong(Exception):
-    """A function returned something else than it declares."""
+    """The function did not return its declared outputs. The text of the error follows the function's name."""
 
 
 def refuse_mask(name, value):
-    """What is masked would come out as if it were not."""
+    """Raises Wrong for a masked array: its mask would be lost."""
     if (
         isinstance(value, np.ndarray)
         and type(value) is not np.ndarray
@@ -48,24 +48,24 @@ def describe(value):
 
 
 def array_of(name, value):
-    """As NumPy sees it; what makes it fail is said with the component's name."""
+    """The value as a NumPy array. Raises Wrong with the component's name if NumPy can't convert it."""
     try:
         return np.asarray(value)
     except Exception as error:
         said = " ".join(str(error).split())
         raise Wrong(
-            f'returned {describe(value)} as "{name}", which NumPy makes no array of '
+            f'returned {describe(value)} as "{name}", which NumPy can\'t convert to an array '
             f"({type(error).__name__}: {said})"
         ) from None
 
 
 def in_order(array, dtype):
-    """The array in the machine's byte order, if that is all that keeps it from the dtype."""
+    """The array in the machine's byte order, if it differs from the dtype only in byte order."""
     return array.astype(dtype) if array.dtype != dtype and array.dtype.newbyteorder("=") == dtype else array
 
 
 def short(number):
-    """Python refuses to print the longest of them."""
+    """A short text for a number. Python refuses to print integers of more than 4,300 digits."""
     try:
         text = repr(number)
     except ValueError:
@@ -74,7 +74,7 @@ def short(number):
 
 
 def text_of(error):
-    """One line: what was raised, and where in the user's code."""
+    """One line with the exception and the place in the user's code where it was raised."""
     if isinstance(error, Wrong):
         return printable(str(error))
     said = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
@@ -85,13 +85,16 @@ def text_of(error):
 
 
 def printable(text):
-    """What JSON can hold, in one line."""
+    """The text in one line of at most 390 characters that JSON can hold."""
     clean = text.encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "?" for c in clean)[:390]
 
 
 class Component:
-    """What the spec says about a component, and how to check and write values of it."""
+    """The declared type of a component. Checks and converts values of the component.
+
+    spec: {name, dtype, shape}, as the engine sends it.
+    """
 
     def __init__(self, spec):
         self.name, self.dtype_name, self.shape = spec["name"], spec["dtype"], spec["shape"]
@@ -101,7 +104,7 @@ class Component:
         self.scalar_types = None
         if self.fixed and not self.shape:
             self.scalar_types = {self.dtype.type} | ({bool} if self.dtype == bool else set())
-        # in place of a value that is not there
+        # stands for the value of a row that failed
         self.nothing = self.dtype.type(0) if self.scalar_types else None
         self.python_types = (
             (bool,)
@@ -121,15 +124,15 @@ class Component:
         return Wrong(f'returned {describe(value)} as "{self.name}", expected {self.declared()}')
 
     def convert(self, value):
-        """The value as an array of the declared type, or bytes."""
+        """The value as an array of the declared type, or as an object with bytes. Raises Wrong."""
         if self.bytes:
             if isinstance(value, str):
                 try:
                     return value.encode()
                 except UnicodeEncodeError as error:
                     raise Wrong(
-                        f'returned a str as "{self.name}" that has no UTF-8 ({error}), expected '
-                        f"bytes or a text"
+                        f'returned a str as "{self.name}" that can\'t be written in UTF-8 ({error}), '
+                        f"expected bytes or a text"
                     ) from None
             if isinstance(value, (bytes, bytearray, memoryview)):
                 return value
@@ -164,7 +167,7 @@ class Component:
         return array
 
     def keep(self, value):
-        """The value, converted, in memory of its own: functions may reuse arrays for the next record."""
+        """The value, converted and copied: the function may reuse its arrays for the next record."""
         if self.scalar_types is not None:
             return value if type(value) in self.scalar_types else self.convert(value)[()]
         value = self.convert(value)

@@ -1,10 +1,10 @@
-"""What a Python function is, as a hash that is the same in every process: of its code, constants, defaults,
-closure, and the globals it refers to. A pickle is not: that of one function can differ from process to
-process.
+"""The identity of a Python function: a hash of its code, constants, defaults, closure, and the globals it
+refers to. It is the same in every process. A hash of the function's pickle would not do: pickles of the same
+function can differ between processes.
 
-Functions and classes of installed packages are known by name and version; what lies in the user's own files
-is looked into. Of a module of the user's that the code refers to it is what the code names of it; of one
-that is imported when the code runs, its text.
+Functions and classes of installed packages count by name and version; those in the user's own files by their
+content. If the code refers to names in a module of the user's (`helper.scale`), the values of those names
+count; if it imports a module when it runs, the text of the module's file counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cachew._modules import (
     version,
 )
 
-# What differs from process to process and does not say what a function does.
+# Types of random generators: only the type counts, because the state differs between processes.
 _RANDOM = (
     random.Random,
     np.random.Generator,
@@ -43,8 +43,8 @@ _RANDOM = (
     np.random.SeedSequence,
 )
 _VIEWS = (KeysView, ValuesView, ItemsView)
-# Members of a class that say where it was written, or that Python keeps in it: some appear when it is used
-# (pickling an instance sets __slotnames__).
+# Members of a class that do not count: where it was written, and what Python stores in it. Some appear only
+# when the class is used (pickling an instance sets __slotnames__).
 _NOT_OF_A_CLASS = {
     "__dict__",
     "__weakref__",
@@ -59,31 +59,31 @@ _NOT_OF_A_CLASS = {
 
 
 class Unidentified(TypeError):
-    """A part of a function has no identity that other processes would find too."""
+    """A part of a function has no hash that would be the same in other processes. The text names the part."""
 
 
 class Identity:
-    """Of a function: a hash, and what it uses of the user's modules that hosts import by name."""
+    """The hash of a function, and the names in the user's modules that it uses."""
 
     def __init__(self, function: Any) -> None:
         walk = _Walk()
         try:
-            walk.add(("python", sys.version_info[:2]))  # its bytecode differs from release to release
+            walk.add(("python", sys.version_info[:2]))  # bytecode differs between releases of Python
             walk.add(function)
         except RecursionError as problem:
             walk.problem = walk.problem or problem
         self.problem = walk.problem
-        """Names the first part that has no identity, if there is one."""
+        """Names the first part without a hash; None: all parts have one."""
         self.hash = walk.hash.hexdigest()
         """32 hexadecimal digits."""
         self.places = walk.places
-        """(module, name of an attribute, or "Class.name")."""
+        """The names in the user's modules that the function uses: (module, "name" or "Class.name")."""
         self.late = walk.late
-        """Modules that are imported when it runs."""
+        """Names of modules that the function imports when it runs, or uses as a whole."""
 
 
 def identity_of(function: Any) -> str:
-    """The hash. `Unidentified` names the part that has none."""
+    """The hash of a function. Raises `Unidentified` if a part of the function has none."""
     identity = Identity(function)
     if identity.problem is not None:
         raise identity.problem
@@ -91,13 +91,13 @@ def identity_of(function: Any) -> str:
 
 
 def digest_of(*values: Any) -> str:
-    """Of values, as identities see them."""
+    """A hash of values, as in identities: 32 hexadecimal digits."""
     return _alone(values).hex()
 
 
 def files_of(module: str) -> str:
-    """A hash of the user's files that are run when a module is imported; "": it has none, or they can't
-    be read.
+    """A hash of the user's files that run when a module is imported; "": there are no such files, or they
+    can't be read.
     """
     walk = _Walk(versions=False)
     try:
@@ -108,22 +108,22 @@ def files_of(module: str) -> str:
 
 
 class _Walk:
-    """Feeds a value, and what it refers to, into a hash. What was seen before is a number, so that
-    references may go in circles.
+    """Feeds a value, and all that it refers to, into a hash. An object that was seen before counts by its
+    number, so references may form cycles.
     """
 
     def __init__(self, versions: bool = True) -> None:
         self.hash = hashlib.blake2b(digest_size=16)
-        # whether those of installed packages that are imported later count: finding them takes tens of
-        # milliseconds
+        # whether versions count of installed packages that the code imports when it runs; finding them takes
+        # tens of milliseconds
         self.versions = versions
-        self.seen: dict[int, int] = {}
-        self.kept: list[Any] = []  # ids must not be used again
-        self.followed: set[tuple[int, tuple[str, ...]]] = set()  # modules, for these names
+        self.seen: dict[int, int] = {}  # id of an object -> its number
+        self.kept: list[Any] = []  # objects in `seen`: kept alive, so that no other object gets the same id
+        self.followed: set[tuple[int, tuple[str, ...]]] = set()  # (id of a module, names looked up in it)
         self.files: dict[str, tuple[str, bytes]] = {}  # path -> name of the module, hash of the text
         self.places: set[tuple[str, str]] = set()
         self.late: set[str] = set()
-        # the first one: the function uses what comes behind it, too
+        # the first problem; the walk goes on after it, because `places` and `late` are needed all the same
         self.problem: Unidentified | RecursionError | None = None
 
     def text(self, *parts: object) -> None:
@@ -138,7 +138,7 @@ class _Walk:
             or value is NotImplemented
             or isinstance(value, (bool, int, float, complex, str, bytes, bytearray))
         ):
-            # Python writes no int of 4,300 digits
+            # repr() refuses integers of more than 4,300 digits
             plain = isinstance(value, (bytes, bytearray)) or (
                 type(value) is int and value.bit_length() > 10000
             )
@@ -198,7 +198,7 @@ class _Walk:
             self.text("array", value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
         elif isinstance(value, (np.generic, np.dtype)):
             self.text(type(value).__name__, repr(value))
-        elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # what is logged is no result
+        elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # logging does not change results
             self.text("logger")
         elif isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
             raise Unidentified(f"an open file ({getattr(value, 'name', type(value).__name__)})")
@@ -219,7 +219,7 @@ class _Walk:
             self.add(value)
 
     def mapping(self, value: Mapping[Any, Any]) -> None:
-        """Its items, in an order that does not depend on how it was filled."""
+        """Adds the items of a mapping, sorted by the hash of the key."""
         self.text("mapping", len(value))
         for key, item in sorted(((_alone(k), v) for k, v in value.items()), key=lambda pair: pair[0]):
             self.text(key)
@@ -261,7 +261,7 @@ class _Walk:
             self.source(name)
 
     def place(self, module: str | None, name: str) -> None:
-        """Something that lies in a module; only what hosts will look for there is kept."""
+        """Notes that the function uses a name of a module of the user's that hosts import."""
         if (
             module in sys.modules
             and module not in ("__main__", "__mp_main__")
@@ -275,8 +275,10 @@ class _Walk:
                 self.places.add((module, name))
 
     def used(self, *values: Any, names: tuple[str, ...], whole: bool = False) -> None:
-        """Values that code with these names refers to. Of a module of the user's it is what the module has
-        by these names that counts; and its text, where the code does more with it than that (`whole`)."""
+        """Adds values to which code refers. names: all names in that code. Of a module of the user's, only
+        the attributes with these names count; and the text of its files, if the code uses the module as a
+        whole (`whole`).
+        """
         self.text("used", len(values))
         for value in values:
             if not isinstance(value, types.ModuleType) or installed(value.__name__):
@@ -296,7 +298,7 @@ class _Walk:
                     self.used(vars(value)[name], names=names)
 
     def module(self, module: types.ModuleType) -> None:
-        """One of which it is not known what is used."""
+        """Adds a module that the code uses as a whole."""
         if installed(module.__name__):
             self.text("module", module.__name__, version(module.__name__))
         else:
@@ -304,7 +306,9 @@ class _Walk:
             self.source(module.__name__)
 
     def source(self, name: str) -> None:
-        """A module that need not be imported yet: the text of its files and of what they import in turn."""
+        """Adds a module that need not be imported yet: the text of its files, and of the user's modules that
+        these files import.
+        """
         files = sources(name)
         self.text("import", name, "" if files or not self.versions else distribution(name))
         for file in files or ():
@@ -334,7 +338,7 @@ class _Walk:
         """An instance: its class and its state."""
         self.text("object")
         self.add(type(value))
-        registered = copyreg.dispatch_table.get(type(value))  # re.Pattern has no other way
+        registered = copyreg.dispatch_table.get(type(value))  # needed for re.Pattern
         if registered is not None:
             self.reduced(registered(value))
             return
@@ -358,7 +362,7 @@ class _Walk:
         self.reduced(reduced)
 
     def reduced(self, reduced: str | tuple[Any, ...]) -> None:
-        """What pickle would make it of."""
+        """Adds an object as pickle would: reduced is the result of __reduce_ex__."""
         if isinstance(reduced, str):
             self.text("name", reduced)
             return
@@ -382,7 +386,7 @@ def contents(cell: types.CellType) -> tuple[Any, ...]:
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """Names that the code, and the code inside it, has: of globals, attributes, and modules."""
+    """The names of globals, attributes and modules in the code, and in code nested in it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @checked_methods
 class DatasetIterator:
-    """The batches of a dataset, one after the other, computed ahead by threads of its own.
-    `Dataset.iterator` makes it.
+    """The batches of a dataset, one after the other. Threads of the iterator compute them in advance.
+    `Dataset.iterator` and `Dataset.distribute` make iterators.
 
-    It is also a context manager: at the end of `with` its threads are gone. Batches that are held stay
-    valid. One thread may use it at a time.
+    An iterator is also a context manager: at the end of `with`, its threads have ended. Batches that the
+    program holds stay valid. Only one thread at a time may use an iterator.
     """
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
@@ -36,7 +36,7 @@ class DatasetIterator:
 
     def _open(self, options: Options) -> _core.Iterator:
         if options.service == "local":
-            from cachew._service import local_address  # and what that takes, where it is wanted
+            from cachew._service import local_address  # only here: its imports take time
 
             options = options._replace(service=local_address())
         return _core.open(self._pipeline, options)
@@ -54,14 +54,14 @@ class DatasetIterator:
             self._warn()
             raise StopIteration
         batch = Batch._over(slab, self._batched)
-        # What a signal raises before this line leaves the batch to the next call. Between it and what follows
-        # `in` of a `for` Python looks for no signals.
+        # If a signal handler raises before this line, the next call gives the batch again. After this line,
+        # until a `for` loop has assigned the batch to its variable, Python runs no signal handlers.
         core.accepted = slab
         return batch
 
     def next(self, timeout_s: float | None = None) -> Batch | None:
-        """The next batch, or None at the end. `DeadlineError` if none comes within timeout_s; nothing is
-        lost then.
+        """The next batch, or None at the end. Raises `DeadlineError` if no batch comes within timeout_s
+        seconds (None: no limit); the next call then waits for the same batch.
         """
         core = self._core
         slab = core.next(seconds("timeout_s", timeout_s))
@@ -72,15 +72,15 @@ class DatasetIterator:
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the batch that was handed out last: at most 1 KB, plain values. Any number of
-        threads and ranks may go on from it.
+        """The position after the batch that was delivered last: a dict of plain values, at most 1 KB. A run
+        that resumes from it may have another number of threads and ranks.
         """
         state: dict[str, Any] = json.loads(self._core.state())
         return state
 
     def load_state_dict(self, state: State | str) -> None:
-        """Goes on from a state of the same pipeline, data and seed, as if nothing had come between. A state
-        that does not fit changes nothing.
+        """Moves to the position of a state of the same pipeline, data and seed. Any other state raises
+        `StateError` and changes nothing.
         """
         text = state_text(state)
         if text is None:
@@ -90,25 +90,27 @@ class DatasetIterator:
         self._core = fresh
 
     def profile(self) -> dict[str, Any]:
-        """Where the time went so far: seconds and share of each operator, the bottleneck, bytes read, peak
-        of memory, batches held.
+        """Where the time went so far: seconds and share of each operator, the bottleneck, bytes read, largest
+        memory use, and the number of batches that the program holds.
         """
         profile: dict[str, Any] = json.loads(self._core.profile())
         return profile
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """The records of batches handed out so far that could not be computed (the first 10,000), with
-        reasons.
+        """The records that were skipped or replaced, with reasons: at most 10,000, those of batches that were
+        delivered so far. Also records for which a function gave two different results.
         """
         records: list[dict[str, Any]] = json.loads(self._core.quarantine()[2])
         return records
 
     def close(self) -> None:
-        """Ends it and its threads, now. From another thread it ends a wait. Closing twice is fine."""
+        """Ends the iterator and its threads. If another thread waits for a batch, it gets a `UsageError`.
+        Closing twice is allowed.
+        """
         self._core.close()
 
     def _warn(self) -> None:
-        """At the end: about each function that gave two results for one record."""
+        """At the end of the run: warns about each function that gave two different results for one record."""
         seen = set()
         for entry in self.quarantine() if self._has_functions else ():
             if entry["action"] == "differs" and entry["reason"] not in seen:

@@ -1,8 +1,8 @@
-"""What the loaders of torch and JAX share: epochs, positions, and running ahead.
+"""The common part of the loaders for torch and JAX: epochs, states, and prefetching.
 
-A loader is iterated once per epoch, as training loops do: each `for batch in loader` is the next epoch.
-Behind it is one iterator without end, so that the next epoch's first batches are computed while the last
-one's are used.
+A training loop iterates over a loader once per epoch: each `for batch in loader` is the next epoch. All
+epochs come from one iterator without end, so that the first batches of the next epoch are computed while the
+program uses the last batches of this epoch.
 """
 
 from __future__ import annotations
@@ -40,20 +40,24 @@ T = TypeVar("T")
 
 
 class Item(NamedTuple):
-    """A batch on its way: what the user gets, its place, and the state after it."""
+    """A converted batch that waits for its delivery."""
 
     value: Any
+    """What the user gets, before `Loader._hand_over`."""
     epoch: int
     g: int
+    """The batch's number in the epoch, over all ranks."""
     is_padding: bool
     state: str
+    """The state of the iterator after this batch, as JSON."""
 
 
 class Stream:
-    """Items of an iterator, made when they are asked for.
+    """Items of an iterator, made on request.
 
-    The caller takes an item off `items` once the user has it: an exception that a signal raises before
-    leaves it there for the next call. Python handles no signal between two plain assignments.
+    `get` leaves the item in `items`; the caller removes it in the step that delivers it to the user. If a
+    signal handler raises before that step, the item is still there for the next call. Python runs no signal
+    handler between two plain assignments.
     """
 
     def __init__(self, iterator: DatasetIterator, convert: Callable[[Batch], Any]) -> None:
@@ -63,7 +67,7 @@ class Stream:
         self._batch: Batch | None = None  # of the item that is being made
 
     def get(self) -> Item | None:
-        """The next item, the same until it is taken off; None at the end."""
+        """The next item; the same one until the caller removes it from `items`. None at the end."""
         if not self.items:
             if self._batch is None:
                 for got in self._iterator:
@@ -89,21 +93,23 @@ class Stream:
 
 
 class _Ahead:
-    """What an AheadStream and its thread share. Items wait in `items`, up to `limit`, and behind them why
-    there are no more.
+    """The data that an AheadStream and its thread share. At most `limit` items wait in `items`. After the
+    items come, in this order, `late`, `failed` and `over`: why there are no more items.
 
-    They wake each other by a lock: the side that waits acquires it, the other side releases it. A call that
-    a signal ends leaves no wrong count behind.
+    Each side wakes the other one with a lock used as an event: the waiting side acquires it, the other side
+    releases it. A wait that a signal handler ends changes nothing.
     """
 
     def __init__(self, stream: Stream, limit: int) -> None:
         self.stream = stream
         self.limit = limit
         self.items: collections.deque[Item] = collections.deque()
-        self.late: DeadlineError | None = None  # nothing came in time: told once, behind the items
-        self.failed: BaseException | None = None
-        self.over = self.stopping = False
-        self.using = threading.Lock()  # the stream: one thread at a time
+        self.late: DeadlineError | None = None  # no batch came in time; raised once, after the items
+        self.failed: BaseException | None = None  # the exception that ended the thread's work
+        self.over = False  # the thread has ended
+        self.stopping = False  # the thread is to end
+        self.using = threading.Lock()  # held while a thread uses `stream`
+        # the user's thread waits for `news` (an item or an end), the prefetching thread for `room` in `items`
         self.news, self.room = threading.Lock(), threading.Lock()
 
     def run(self) -> None:
@@ -116,14 +122,14 @@ class _Ahead:
                             break
                         self.stream.items.clear()
                     self.items.append(item)
-                except DeadlineError as late:  # not the end: what was waited for may come yet
+                except DeadlineError as late:  # not the end: the batch may still come
                     self.late = late.with_traceback(None)
                 _wake(self.news)
                 while (len(self.items) >= self.limit or self.late) and not self.stopping:
                     self.room.acquire()
         except BaseException as error:
-            # one that comes of closing is dropped: its traceback would keep this frame, and so all there is
-            # here
+            # An exception that closing causes is dropped: its traceback would keep this frame, and with it
+            # the stream, alive.
             if not self.stopping:
                 self.failed = error
         self.over = True
@@ -131,32 +137,33 @@ class _Ahead:
 
 
 def _wake(lock: threading.Lock) -> None:
-    """Lets the present or next wait for the lock end, once."""
+    """Ends the present wait for the lock; if no thread waits, the next wait."""
     try:
         lock.release()
-    except RuntimeError:  # it is open already
+    except RuntimeError:  # already released: the next wait ends at once
         pass
 
 
 def _end(shared: _Ahead, thread: threading.Thread, owner: int) -> None:
-    """Ends what was started, and waits for that. One that a signal met as it started may not know yet that
-    it runs: it ends by itself.
+    """Ends the prefetching thread and waits for its end. If a signal handler raised while the thread was
+    being started, the thread may run and not count as alive: then it ends by itself, without being waited
+    for.
     """
     if owner != os.getpid():
         return
     shared.stopping = True
     shared.stream.close()
-    _wake(shared.room)  # it may wait for that
-    # which may be the one that collects what is no longer used
+    _wake(shared.room)  # the thread may wait for room
+    # the garbage collector may call this function on the prefetching thread itself
     if thread.is_alive() and thread is not threading.current_thread():
         thread.join()
 
 
 class AheadStream:
-    """The same on a thread of its own, up to `ahead` items before they are asked for.
+    """A Stream whose items are made on a separate thread, up to `ahead` items before they are requested.
 
-    The thread does not have this object, and ends with it: also with one that a signal left unfinished, when
-    the thread may run already.
+    The thread holds no reference to this object, and ends when this object is freed. That also works if a
+    signal handler raises in the constructor after the thread was started.
     """
 
     def __init__(self, stream: Stream, ahead: int) -> None:
@@ -178,7 +185,7 @@ class AheadStream:
         self._check_owner()
         shared = self._shared
         while True:
-            _wake(shared.room)  # for what was taken off since
+            _wake(shared.room)  # the caller may have removed an item since the last call
             over, late = shared.over, shared.late
             if self.items:
                 return self.items[0]
@@ -187,7 +194,7 @@ class AheadStream:
                 _wake(shared.room)
                 raise late
             if over and shared.stopping:
-                raise UsageError("the loader was closed while a batch was waited for")
+                raise UsageError("the loader was closed while this thread waited for a batch")
             if shared.failed is not None:
                 raise shared.failed
             if over:
@@ -206,7 +213,11 @@ class AheadStream:
 
 
 class Epoch(Generic[T]):
-    """The batches of one epoch of a loader."""
+    """The batches of one epoch of a loader.
+
+    turn: the number of the `for` loop over the loader; an Epoch of an earlier loop gives no more batches.
+    last_g: g of this rank's last batch of the epoch; None if it is not known beforehand.
+    """
 
     def __init__(self, loader: Loader[T], turn: int, last_g: int | None) -> None:
         self._loader = loader
@@ -222,8 +233,10 @@ class Epoch(Generic[T]):
 
 @checked_methods
 class Loader(Generic[T]):
-    """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next
-    epoch.
+    """Converted batches, one epoch per `for batch in loader`, and the position as a state.
+
+    convert: makes of a batch what is prefetched. ahead: number of prefetched items; 0: no thread. ranks:
+    gives (rank, world_size) when the loader runs. sharding: the keyword of `Dataset.distribute`.
     """
 
     def __init__(
@@ -246,17 +259,17 @@ class Loader(Generic[T]):
         self._options = _options(options)
         if sharding is not None and self._options.service is None:
             raise wrong("sharding", sharding, 'a service too: HOST:PORT of its dispatcher, or "local"')
-        with_sharding(self._options, sharding)  # that it is one; what it makes of ranks depends on them
+        with_sharding(self._options, sharding)  # only checks it; _first applies it, when the ranks are known
         self._stream: Stream | AheadStream | None = None
-        self._state: str | None = None  # after the batch that was handed out last, or as loaded
-        self._loaded = False  # the stream to be opened goes on from _state
+        self._state: str | None = None  # JSON: after the batch that was delivered last, or as loaded
+        self._loaded = False  # the stream that is opened next resumes from _state
         self._inside = False  # an epoch has begun and is not over
-        self._turn = 0  # of the epoch that is iterated now; older ones are over
-        self._length: tuple[tuple[int, int], int | None] | None = None
+        self._turn = 0  # number of the present `for` loop; see Epoch
+        self._length: tuple[tuple[int, int], int | None] | None = None  # (ranks, batches of an epoch), kept
         self.epoch = -1
-        """The epoch of the batch that was handed out last, from 0; -1 before the first."""
+        """The epoch of the batch that was delivered last, from 0; -1 before the first batch."""
         self.is_padding = False
-        """Whether that batch repeats another one, so that all ranks get equally many."""
+        """Whether that batch repeats another one, so that all ranks get the same number of batches."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a loader can't be pickled or copied: its dataset and its state_dict() can")
@@ -264,7 +277,7 @@ class Loader(Generic[T]):
     # ---- one epoch ----
 
     def __iter__(self) -> Epoch[T]:
-        if self._inside:  # the last one was left before its end
+        if self._inside:  # the last `for` loop was left before the end of its epoch
             self._close_stream()
             self._inside = False
         if self._stream is None:
@@ -281,8 +294,8 @@ class Loader(Generic[T]):
             self._end_epoch()
             raise StopIteration
         value, last = self._hand_over(item.value), item.g == epoch.last_g
-        # What a signal raises before this line leaves the item to the next call. From here to what follows
-        # `in` of a `for` Python looks for no signals.
+        # If a signal handler raises before this line, the next call gives the item again. From here until a
+        # `for` loop has assigned the batch to its variable, Python runs no signal handlers.
         self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
         self._inside, self._turn = not last, self._turn + last
         del stream.items[0]
@@ -293,13 +306,14 @@ class Loader(Generic[T]):
         self._turn += 1
 
     def _hand_over(self, value: Any) -> T:
-        """What the user gets, made on the user's thread."""
+        """The last step of the conversion, on the user's thread."""
         return cast(T, value)
 
     def _open(self, epoch: int) -> None:
         options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
         iterator = DatasetIterator(self.dataset, options, self._timeout_s)
-        # asked for later, another iterator would take over this one's job
+        # Taken now, because state_dict() would have to open a second iterator, which in a service would take
+        # over the job of this one.
         if not self._loaded and self.epoch < 0:
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
@@ -312,39 +326,39 @@ class Loader(Generic[T]):
             stream.close()
 
     def close(self) -> None:
-        """Ends its threads. The next `for batch in loader` begins the next epoch."""
+        """Ends the loader's threads. The next `for batch in loader` begins the next epoch."""
         self._close_stream()
 
     # ---- length ----
 
     def _batches(self) -> int | None:
         ranks = self._ranks()
-        if self._options.service is not None:  # the data are where the workers are
+        if self._options.service is not None:  # this process may not have the data, which the workers read
             return None
         if self._length is None or self._length[0] != ranks:
             self._length = ranks, self.dataset.n_batches(rank=ranks[0], world_size=ranks[1])
         return self._length[1]
 
     def _batches_here(self) -> int | None:
-        """With a service: as this process sees the data, if it does."""
+        """With a service: the number of batches, if this process can read the data too; else TypeError."""
         options = self._first()
         try:
             return self.dataset.n_batches(rank=options.rank, world_size=options.world_size)
         except Error as error:
             raise TypeError(
-                f"the number of batches is not known here: the data are where the workers are ({error})"
+                f"the number of batches is not known here: only the workers can read the data ({error})"
             ) from None
 
     def _last_g(self) -> int | None:
-        """g of this rank's last batch of an epoch, where it is known beforehand."""
+        """g of this rank's last batch of an epoch; None if it is not known beforehand."""
         n = self._batches()
         rank, world_size = self._ranks()
         return None if n is None else rank + (n - 1) * world_size
 
     def __len__(self) -> int:
-        """Batches of an epoch, for this rank. TypeError where they are not known beforehand."""
+        """This rank's number of batches per epoch. Raises TypeError if it is not known beforehand."""
         n = self._batches() if self._options.service is None else self._batches_here()
-        return len(self.dataset) if n is None else n  # the dataset says why not
+        return len(self.dataset) if n is None else n  # len() of the dataset raises the TypeError
 
     def __bool__(self) -> bool:
         return True
@@ -352,14 +366,14 @@ class Loader(Generic[T]):
     # ---- state ----
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the batch that was handed out last; not what was prepared ahead. Good for any
-        number of ranks and threads.
+        """The position after the batch that was delivered last; prefetched batches do not count. A run that
+        resumes from it may have another number of ranks and threads.
         """
         return {"cachew": json.loads(self._begins(None) if self._state is None else self._state)}
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch,
-        if that is over).
+        """Moves to the position of a state: the next `for batch in loader` gives the rest of the state's
+        epoch, or the next epoch, if that epoch is over.
         """
         state = state_dict.get("cachew") if isinstance(state_dict, dict) else None
         if not isinstance(state, dict):
@@ -370,24 +384,24 @@ class Loader(Generic[T]):
             )
             raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
         text = state_text(state)
-        self._begins(text)  # it fits
+        self._begins(text)  # raises StateError if the state does not fit
         self._close_stream()
         self._end_epoch()
         self._state, self._loaded = text, True
         self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
 
     def _begins(self, state: str | None) -> str:
-        """The state of the first iterator before its first batch: without its threads and processes, for a
-        handler of a signal may ask again and again.
+        """The state of a new iterator before its first batch. Without a service it is found without starting
+        threads or processes, because a signal handler may call state_dict() often.
         """
         options = self._first()._replace(state=state)
         if options.service is None:
             return self.dataset._runnable().state(options)
-        with DatasetIterator(self.dataset, options, None) as iterator:  # the data are where the workers are
+        with DatasetIterator(self.dataset, options, None) as iterator:  # only the workers may have the data
             return iterator._core.state()
 
     def _first(self) -> Options:
-        """Options of the first iterator, for the ranks that there are now."""
+        """Options of a new iterator, with the present rank and world_size."""
         rank, world_size = self._ranks()
         check_ranks(rank, world_size)
         return with_sharding(self._options._replace(rank=rank, world_size=world_size), self._sharding)
@@ -395,20 +409,21 @@ class Loader(Generic[T]):
     # ---- what it does ----
 
     def profile(self) -> dict[str, Any]:
-        """Where the time went so far, as `DatasetIterator.profile`, since the `for` that began the present
-        iterator: the first one, or that after one that was left early. It waits for the batch that is
-        computed at the moment."""
+        """`DatasetIterator.profile` of the loader's present iterator: where the time went so far. A loader
+        has one iterator for all epochs; a new one begins after a `for` loop that was left early. The call
+        waits until the batch that is being computed is ready.
+        """
         return self._running().profile()
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """The records that could not be computed (the first 10,000), with reasons, as
-        `DatasetIterator.quarantine`, since then.
+        """`DatasetIterator.quarantine` of the loader's present iterator (see `profile`): at most 10,000
+        records that were skipped or replaced, with reasons.
         """
         return self._running().quarantine()
 
     def _running(self) -> Stream | AheadStream:
         if self._stream is None:
-            raise UsageError("the loader runs nothing at the moment: expected a `for` over it before")
+            raise UsageError("the loader has no running iterator: expected a `for` loop over it before")
         return self._stream
 
 

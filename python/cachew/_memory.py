@@ -1,4 +1,4 @@
-"""Data sets in the memory of this process: NumPy arrays, and whatever speaks Arrow's C interface."""
+"""Sources whose data lie in the memory of this process: NumPy arrays, and objects with an Arrow stream."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 
 
 MAX_NDIM = 6
-"""Of an element."""
+"""The largest number of dimensions that an element can have."""
 
 
 class Data(str):
-    """The value of the attribute `data`: the id of the data, which it keeps, and what to make them of in
-    another process.
+    """The value of the attribute `data` of the operator `arrays`: a text, the id of data that are registered
+    with the library.
     """
 
     made_of: tuple[str, Any]
+    """("arrays" or "arrow", the user's object): a pickle holds it, to make the data anew in another process.
+    """
     keeps: object
+    """Keeps the data registered, as long as it lives."""
 
     @classmethod
     def of(cls, registered: tuple[str, int, object], made_of: tuple[str, Any]) -> Data:
@@ -40,7 +43,7 @@ class Data(str):
 
 @checked_methods
 class InMemory:
-    """The sources."""
+    """The methods of Dataset that make sources of data in memory."""
 
     __slots__ = ()
 
@@ -51,27 +54,26 @@ class InMemory:
 
     @classmethod
     def arrays(cls, components: Mapping[str, Any]) -> Self:
-        """NumPy arrays, one per component, all with the same first dimension: element i is what stands at
-        place i of each.
+        """NumPy arrays, one per component, all of the same length: element i has entry i of each array.
 
-        components: name -> array (or what numpy.asarray makes one of); lists of bytes or texts are
-        components of bytes. Contiguous arrays are used where
-            they lie, not copied: do not change them while the dataset is in use (a cache finds out:
-            DataError). Their content is hashed once, so that a state of other data is refused. JSON has the
-            hash only: it means something in this process alone, but pickles hold the arrays.
+        components: name -> array, or an object that numpy.asarray converts. Lists of bytes or texts become
+            components of bytes. Contiguous arrays are not copied: do not write to them while the dataset is
+            in use (with a cache, a change raises DataError). The content is hashed once, so that states of
+            other data are refused. The dataset's JSON has only this hash, which is valid in this process
+            alone; its pickle contains the arrays.
         """
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 
     @classmethod
     def arrow(cls, source: Any) -> Self:
-        """The rows of anything with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging
-        Face dataset with an Arrow table, Parquet through any of them. Used where it lies, not copied (but
-        for bools and dictionaries). A stream that is read once, such as a RecordBatchReader, is read to its
-        end now, into memory: for more than that, `iterable` with a function that yields rows, or a source of
-        files.
+        """The rows of an object with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging
+        Face dataset with an Arrow table; Parquet files through these libraries. Only columns of bools and
+        dictionaries are copied. A stream that can be read only once, such as a RecordBatchReader, is read to
+        its end now, into memory. If it does not fit into memory, use `iterable` with a function that yields
+        rows, or a source of files.
 
-        Columns of integers, floats, bools, strings, binary, fixed-size lists (a shape) and lists (a first
-        dimension that varies) of numbers. Nulls are an error that names column and row.
+        Columns can have integers, floats, bools, strings, binary, fixed-size lists (which give a shape) and
+        lists of numbers (the first dimension varies). A null is an error that names column and row.
         """
         return cls._make_function_source("arrays", {"data": _from_arrow(source)})
 
@@ -125,8 +127,8 @@ def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, i
         array = np.asarray(value)
     except ValueError:  # NumPy's, of lists that differ in length
         raise PipelineError(
-            f"arrays: {name} has elements that differ in shape: expected one shape for "
-            f"all, or a source with functions"
+            f"arrays: {name} has elements that differ in shape: expected the same shape for "
+            f"all elements; Dataset.iterable allows shapes that differ"
         ) from None
     if array.dtype.kind in "SU" or (
         array.dtype == object and array.ndim == 1 and all(isinstance(v, (str, bytes)) for v in array)
@@ -143,7 +145,7 @@ def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, i
     bfloat16 = array.dtype.name == "bfloat16"
     if (array.dtype.kind not in "biuf" or array.dtype.itemsize > 8) and not bfloat16:
         raise PipelineError(
-            f"arrays: {name} has dtype {array.dtype}, which is no dtype of a component: "
+            f"arrays: {name} has dtype {array.dtype}, which components can't have: "
             f"expected bool, integers, floats or strings"
         )
     if array.ndim > MAX_NDIM + 1:
@@ -166,14 +168,14 @@ def _strings(values: Iterable[Any]) -> tuple[str, tuple[int, ...], Any, Any, int
 def _from_arrow(source: Any) -> Data:
     if not hasattr(source, "__arrow_c_stream__"):
         raise TypeError(
-            f"arrow() takes what has __arrow_c_stream__, such as a pyarrow Table or a Polars "
-            f"DataFrame, not a {type(source).__name__}"
+            f"arrow() takes an object with __arrow_c_stream__, such as a pyarrow Table or a "
+            f"Polars DataFrame, not a {type(source).__name__}"
         )
     return Data.of(_core.arrow(source.__arrow_c_stream__()), ("arrow", source))
 
 
 def data_of(nodes: Iterable[Node]) -> list[Data]:
-    """All data that a chain names."""
+    """The Data values of all operators of a chain, also of the inputs of `concat` and `zip`."""
     found = []
     for node in nodes:
         for value in node.values():
@@ -185,7 +187,9 @@ def data_of(nodes: Iterable[Node]) -> list[Data]:
 
 
 def restored(nodes: Iterable[Node], made_of: Mapping[str, tuple[str, Any]]) -> list[Node]:
-    """The chain with its data made anew: of a pickle."""
+    """The chain of an unpickled dataset, with its data registered in this process. made_of: id ->
+    Data.made_of.
+    """
     fresh = {
         str(data): data
         for data in (

@@ -1,5 +1,6 @@
-"""Operators as methods: `Operators` has one for each operator of the table. For type checkers and editors
-tools/make_stubs.py writes the same methods into _methods.pyi."""
+"""Operators as methods: the class `Operators` gets one method for each operator of the library's table. For
+type checkers and editors, tools/make_stubs.py writes the same methods into _methods.pyi.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +18,27 @@ from cachew._operators import TABLE, Operator
 
 
 class Operators:
-    """The operators as methods: Dataset is one."""
+    """Base class of Dataset: has the operators as methods."""
 
     __slots__ = ()
 
 
 class Source(classmethod):  # type: ignore[type-arg]
-    """The method of an operator that begins a chain: the class has it, datasets don't."""
+    """The method of an operator that begins a chain: a class method that can't be called on a dataset."""
 
     def __get__(self, dataset: Any, owner: type | None = None) -> Callable[..., Any]:
         if dataset is not None:
-            raise AttributeError  # Dataset.__getattr__ says it
+            raise AttributeError  # Python then calls Dataset.__getattr__, which raises the error for the user
         return super().__get__(None, owner)
 
 
 def method_of(op: Operator) -> Any:
-    """The method, with the signature and docstring of the table."""
+    """The method of an operator, with the signature and docstring of the table."""
     if op.begins:
 
         def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
             arguments = op.arguments(args, kwargs)
+            # in a host process that imports the user's module: a chain with an Unbuilt is one, too
             unbuilt = [
                 a
                 for value in arguments.values()
@@ -58,12 +60,14 @@ def method_of(op: Operator) -> Any:
 
 
 def read_table() -> None:
-    """Gives `Operators` a method for each operator that has none yet. Called at import, and when a plug-in
-    may have added some.
+    """Gives `Operators` a method for each operator that has none yet. It is called at import, and when a
+    plug-in may have added operators.
     """
     for entry in json.loads(_core.operators_json())["ops"]:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
+            # Functions and InMemory have methods written by hand. Functions.filter passes expressions on to
+            # the operator filter, so Operators gets a method for that operator, too.
             by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
             if (
                 not op.takes_function
@@ -74,7 +78,7 @@ def read_table() -> None:
 
 
 def document(name: str, *operators: str) -> None:
-    """Puts the table's words about operators before those of a method of Functions."""
+    """Puts docstrings of operators, from the table, before that of a method of Functions or InMemory."""
     method = vars(Functions).get(name) or vars(InMemory)[name]
     function = getattr(method, "__func__", method)
     function.__doc__ = "\n\n".join(
@@ -84,8 +88,9 @@ def document(name: str, *operators: str) -> None:
 
 @checked
 def load_plugin(path: str | os.PathLike[str]) -> None:
-    """Loads a C plug-in, a shared object with operators (docs/plugins.md): they are methods of datasets from
-    now on. A plug-in is code that runs in this process: load what you trust."""
+    """Loads a C plug-in, a shared object with operators (docs/plugins.md). From then on the operators are
+    methods of datasets. A plug-in is code that runs in this process: load only plug-ins that you trust.
+    """
     _core.load_plugin(path)
     read_table()
 

@@ -1,6 +1,7 @@
-"""Modules as identities know them. Those of Python and of installed packages go by name and version; of the
-user's own it is the files that count, also of those that a function imports when it is called, which need
-not be imported yet, and are not imported here."""
+"""What identities of functions (_identity.py) need to know about modules. A module of Python or of an
+installed package is identified by its name and version; a module of the user's by the text of its files. A
+function may import a module only when it is called: its files are found here without importing the module.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _LOADS = (
 )
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
 
-# the user's own, Debian's, those of an environment below this one
+# In paths of installed packages outside _INSTALLED: those of the user, of Debian, of a parent environment.
 _LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
@@ -49,9 +50,7 @@ def _always_installed(name: str) -> bool:
 
 @functools.cache
 def installed(module: str | None) -> bool:
-    """Whether a module that is imported is part of Python or of an installed package, which its version
-    identifies.
-    """
+    """Whether a module that has been imported is part of Python or of an installed package."""
     if module is None or module == "__main__":
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -60,28 +59,28 @@ def installed(module: str | None) -> bool:
 
 @functools.cache
 def version(module: str) -> str:
-    """Of the package that an imported module belongs to."""
+    """The version of the package that an imported module belongs to; "None" if it has none."""
     found = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
     return str(found) if found is not None else distribution(module)
 
 
 @functools.cache
 def distribution(module: str) -> str:
-    """The version of an installed package, imported or not."""
+    """The version of the package that has an installed module, imported or not; "None": unknown."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "None"
-    import importlib.metadata  # not at import: it brings much with it, and few functions need it
+    import importlib.metadata  # not at the top: importing it takes long, and few functions need it
 
     try:
         return importlib.metadata.version(top)
-    except importlib.metadata.PackageNotFoundError:  # cv2 comes with opencv-python
+    except importlib.metadata.PackageNotFoundError:  # the package has another name: cv2 is in opencv-python
         return next((d.version for d in importlib.metadata.distributions() if _brings(d, top)), "None")
 
 
 def _brings(distribution: importlib.metadata.Distribution, top: str) -> bool:
-    """Whether a module is one of a distribution's. As importlib.metadata.packages_distributions() finds it,
-    which reads all of all of them: 50 ms, and more with much installed.
+    """Whether a distribution contains the top-level module `top`. importlib.metadata.packages_distributions()
+    could tell, but it reads the metadata of all distributions, which takes 50 ms or more.
     """
     names = distribution.read_text("top_level.txt")
     if names is not None:
@@ -95,17 +94,19 @@ def _brings(distribution: importlib.metadata.Distribution, top: str) -> bool:
 
 
 class Source(NamedTuple):
-    """A file of the user's that is run when a module is imported."""
+    """A file of the user's that runs when a module is imported."""
 
     name: str
+    """The module's name."""
     path: str
+    """The path of its file."""
     package: str
-    """That its relative imports are relative to."""
+    """The name of the package to which relative imports in the file refer."""
 
 
 def sources(name: str) -> list[Source] | None:
-    """The files of a module: those of the packages that it lies in, and its own. None: it is an
-    installed one.
+    """The files that run when a module is imported: those of the packages that contain it, and its own. None:
+    the module is part of Python or of an installed package.
     """
     if _always_installed(name):
         return None
@@ -119,11 +120,13 @@ def sources(name: str) -> list[Source] | None:
 
 
 def _specs(name: str) -> Iterator[importlib.machinery.ModuleSpec]:
-    """As far as there are any: what is imported need not be there."""
+    """The specs of a module: of the outermost package first, of the module last. It ends early where a module
+    can't be found.
+    """
     top, *rest = name.split(".")
     try:
         spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):  # a module that was made by hand has none
+    except (ImportError, ValueError):  # ValueError: a module that a program made has no spec
         return
     while spec is not None:
         yield spec
@@ -135,8 +138,8 @@ def _specs(name: str) -> Iterator[importlib.machinery.ModuleSpec]:
 
 
 def taken_whole(code: types.CodeType) -> set[str]:
-    """Names of globals and of variables around the code, of which it, or the code inside it, takes more than
-    attributes: `run(helper)`, `getattr(helper, name)`.
+    """Names of globals and closure variables that the code, or code nested in it, uses as a whole, not only
+    for an attribute: `helper` in `run(helper)` or `getattr(helper, name)`, but not in `helper.scale`.
     """
     found: set[str] = set()
     instructions = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
@@ -149,11 +152,12 @@ def taken_whole(code: types.CodeType) -> set[str]:
 
 
 def imports(code: types.CodeType, package: str) -> set[str]:
-    """What the code, and the code inside it, imports. `from a import b` may mean a module a.b, so it is
-    named too.
+    """Names of the modules that the code, or code nested in it, imports. `from a import b` may import a
+    module a.b, so a.b is among the names, too.
     """
     found: set[str] = set()
-    before: list[object] = [0, None]  # what IMPORT_NAME takes: the level and the names
+    # arguments of the last two instructions: before IMPORT_NAME, the import's level and its names
+    before: list[object] = [0, None]
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME":
             level, names = before[-2:]
@@ -176,8 +180,8 @@ def imports(code: types.CodeType, package: str) -> set[str]:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Names of globals that the code, and the code inside it, reads: LOAD_GLOBAL; LOAD_NAME in the bodies of
-    classes; and what releases make of them.
+    """Names of globals that the code, or code nested in it, reads. The instructions are LOAD_GLOBAL,
+    LOAD_NAME (in class bodies), and variants of LOAD_GLOBAL in some Python releases.
     """
     found = {
         str(i.argval) for i in dis.get_instructions(code) if "GLOBAL" in i.opname or i.opname == "LOAD_NAME"
@@ -190,12 +194,12 @@ def _absolute(name: str, level: int, package: str) -> str | None:
         return name
     try:
         return importlib.util.resolve_name("." * level + name, package)
-    except ImportError:  # beyond the topmost package: it fails when it is run
+    except ImportError:  # it leaves the topmost package: the import fails when it runs
         return None
 
 
 def imports_of(source: Source, text: bytes) -> set[str]:
-    """What a file imports, if it is one of Python."""
+    """Names of the modules that a file imports; none if it is not Python source."""
     if not source.path.endswith(".py"):
         return set()
     try:

@@ -1,5 +1,6 @@
-"""Operators as the library's table describes them: how their methods are called and what a call says in
-JSON. What attributes mean is checked by the library alone."""
+"""Operators as the library's table describes them: which arguments their methods take, and how a call becomes
+JSON. Here only the form of a call is checked; the library checks the attributes' values.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +37,11 @@ class Attribute:
 
 
 class Operator:
-    """One operator of the table: how its method is called, and what a call says in JSON.
+    """One operator of the table: the signature and docstring of its method, and how a call becomes
+    attributes.
 
-    Attributes that have no default (where all have one: the first) may be given without their names, in the
-    table's order; all others are named.
+    Attributes without a default may be given by position, in the table's order (if all attributes have a
+    default: the first one). All others must be given by name.
     """
 
     def __init__(self, entry: Mapping[str, Any]) -> None:
@@ -54,16 +56,17 @@ class Operator:
         self.positional = self.required or list(self.attributes)[:1]
         self.takes_function = any(a.kind == "function" for a in self.attributes.values())
         if self.takes_function:
-            self.positional = ["function"]  # the outputs are named
+            self.positional = ["function"]  # not `outputs`, which has no default either
+        # "chains": the attribute is a list of pipelines, as in concat([a, b])
         self.takes_datasets = any(a.kind == "chains" for a in self.attributes.values())
 
     @property
     def begins(self) -> bool:
-        """Whether a chain starts with it."""
+        """Whether the operator is the first of a chain: a source, or one that joins several datasets."""
         return self.kind == "source" or self.takes_datasets
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that a call gives. A call of the wrong form is a TypeError, as for any function."""
+        """The attributes that a call gives. A call of the wrong form raises TypeError, as in Python."""
         if self.name in FORMS:
             return FORMS[self.name](args, kwargs)
         if len(args) > len(self.positional):
@@ -87,7 +90,7 @@ class Operator:
         return given
 
     def signature(self) -> inspect.Signature:
-        """Of the method: (self, /, component, size, *, ...)."""
+        """The signature of the method: (self, /, component, size, *, ...)."""
         parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
         if self.name == "assign":
             parameters.append(inspect.Parameter("expressions", inspect.Parameter.POSITIONAL_ONLY, default={}))
@@ -109,7 +112,7 @@ class Operator:
         if self.doc:
             lines += ["", self.doc]
         if self.random:
-            lines += ["", "It draws: another result in each epoch, and for each seed."]
+            lines += ["", "The operator uses random numbers: its results differ between epochs and seeds."]
         if self.attributes:
             lines.append("")
             lines += [f"{a.name}: {a.doc} ({a.allowed})" for a in self.attributes.values()]
@@ -117,7 +120,9 @@ class Operator:
 
 
 def assigned(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """assign(x="a + 1") as well as assign({"x": "a + 1"}), for names that are no identifiers."""
+    """The attributes of a call assign(x="a + 1"), or assign({"x": "a + 1"}), which allows names that are not
+    identifiers.
+    """
     if len(args) > 1 or (args and not isinstance(args[0], Mapping)):
         raise TypeError("assign() takes expressions by name, assign(x=col('a') + 1), or one dict of them")
     if not args and not kwargs:
@@ -126,11 +131,11 @@ def assigned(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _expression(value: Any) -> Any:
-    """Numbers and truth values are expressions too."""
+    """Numbers and truth values become expressions; all else is returned as it is."""
     return str(literal(value)) if isinstance(value, (bool, int, float, np.generic)) else value
 
 
-# Operators whose calls have a form of their own. Each takes what was given and returns attributes.
+# Operators whose calls have a special form: a function that makes attributes of a call's arguments.
 FORMS: dict[str, Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]] = {"assign": assigned}
 
 
@@ -139,7 +144,7 @@ TABLE: dict[str, Operator] = {}
 
 
 def value_of(op: Operator, attribute: str, value: Any) -> Any:
-    """A value as JSON."""
+    """The value of an attribute as JSON's types. Raises PipelineError for a value that JSON can't hold."""
     try:
         return plain(_expression(value) if op.attributes[attribute].kind == "expr" else value)
     except TypeError as problem:

@@ -1,4 +1,6 @@
-"""Options of iterators: what people may write, checked, as the extension takes it."""
+"""Options of iterators and loaders: checks what users give, and converts it to the form that the extension
+module takes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ GUARANTEES = ("exactly-once", "at-most-once")
 
 
 class Options(NamedTuple):
-    """In the order of the extension; -1 and 0 stand for its defaults."""
+    """The options of an iterator, in the order in which the extension module reads them (python/src/wait.c).
+    -1, 0 and None are the library's defaults; struct cachew_options describes each field.
+    """
 
     seed: int = -1
     epochs: int = -1
@@ -82,7 +86,9 @@ def make_options(
 def with_cache(
     options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None
 ) -> Options:
-    """The same, with a directory where elements are kept that pass a cache point; None: without."""
+    """The options with a cache directory. cache: "auto", "off" or the number of a cache point (an operator
+    `cache` or `autocache`). None leaves a default.
+    """
     if cache is None or (isinstance(cache, str) and cache in ("auto", "off")):
         where = cache
     else:
@@ -95,8 +101,8 @@ def with_cache(
 
 
 class ServiceOptions(TypedDict, total=False):
-    """What `Dataset.distribute` and the loaders take for a service, beside its name. What each means is in
-    the docstring of `distribute`.
+    """Keywords of `Dataset.distribute` and of the loaders that apply only with a service, except its address.
+    The docstring of `distribute` describes them.
     """
 
     job: str | None
@@ -112,7 +118,9 @@ class ServiceOptions(TypedDict, total=False):
 
 
 class LoaderOptions(ServiceOptions, total=False):
-    """What all loaders take, beside ranks: as `Dataset.iterator`, and a service."""
+    """Keywords of all loaders, except rank and world_size: those of `Dataset.iterator`, and those of a
+    service.
+    """
 
     seed: int | None
     threads: int | None
@@ -126,7 +134,9 @@ class LoaderOptions(ServiceOptions, total=False):
 
 
 def with_service(options: Options, service: str | None, **given: Unpack[ServiceOptions]) -> Options:
-    """The same, with batches from a service; None: from this process."""
+    """The options with a service that computes the batches; service None: this process does, and none of the
+    other keywords may be given.
+    """
     for name, choices in (("transport", TRANSPORTS), ("order", ORDERS), ("guarantee", GUARANTEES)):
         value = given.get(name)
         if value is not None and value not in choices:
@@ -137,7 +147,7 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
                 raise wrong(
                     name,
                     "..." if name == "token" else option,
-                    'a service too: HOST:PORT of its dispatcher, or "local"',
+                    'a service too (service="HOST:PORT" of its dispatcher, or "local")',
                 )
         return options
     tls = {
@@ -148,7 +158,7 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
     for name, path in tls.items():
         if path is not None and service == "local":
             raise wrong(
-                name, path, "None with the service 'local', which is of this machine and this user alone"
+                name, path, "None with the service 'local', which only this user on this machine can reach"
             )
     for name, text in (("service", service), ("job", given.get("job")), ("token", given.get("token"))):
         if text is not None and (not isinstance(text, str) or not text or not is_text(text)):
@@ -165,7 +175,7 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
             "workers", workers, f'None with the service {service!r}: workers are started by "local" only'
         )
     if workers is not None:
-        from cachew._service import local_address  # and what that takes, where it is wanted
+        from cachew._service import local_address  # only here: its imports take time
 
         local_address(workers)
     return options._replace(
@@ -185,11 +195,11 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
 
 
 FIXED_SHARDINGS = ("static", "file", "data", "file_or_data", "hint")
-"""The tf.data service's policies by which workers have parts of the data that do not change."""
+"""The tf.data service's policies that assign each worker a fixed part of the data."""
 
 
 def with_sharding(options: Options, sharding: str | None) -> Options:
-    """The same under one of the tf.data service's policies, in whatever capitals."""
+    """The options with a sharding policy of the tf.data service, in upper or lower case."""
     policy = sharding.lower() if isinstance(sharding, str) else sharding
     if policy is None or policy == "dynamic":
         return options
@@ -203,9 +213,7 @@ def with_sharding(options: Options, sharding: str | None) -> Options:
         sharding,
         '"dynamic" or "off"'
         + (
-            "; which worker computes what has no influence on what is delivered here, so that there is "
-            "nothing "
-            "to be static"
+            "; which worker reads which data has no influence on the batches, so there is no static sharding"
             if policy in FIXED_SHARDINGS
             else ""
         ),
@@ -213,14 +221,14 @@ def with_sharding(options: Options, sharding: str | None) -> Options:
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:
-    """The error for an option that is no good."""
+    """The error for an option with a wrong value. expected: the end of the sentence "expected ..."."""
     error = OptionError(f"option {option} is {value!r}: expected {expected}")
     error.attribute, error.value, error.expected = option, str(value), expected
     return error
 
 
 class _Shown(str):
-    """What is said of a value that is not shown."""
+    """A description that replaces a secret value in an error message; its repr has no quotes."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -232,7 +240,7 @@ def integer(option: str, value: Any, low: int, high: int, expected: str | None =
         number = operator.index(value)
     except TypeError:
         raise wrong(option, value, expected) from None
-    if isinstance(value, (bool, np.bool_)):  # an option that was given in another one's place
+    if isinstance(value, (bool, np.bool_)):  # likely meant for another option
         raise wrong(option, value, expected)
     if not low <= number <= high:
         raise wrong(option, value, expected)
@@ -246,7 +254,9 @@ def truth(option: str, value: Any) -> bool:
 
 
 def check_ranks(rank: int | None, world_size: int | None) -> None:
-    """What a loader is given of them; the other one is known when it runs."""
+    """Checks the ranks that a loader was given. None: not given; the value is known only when the loader
+    runs.
+    """
     most = 2**20 if world_size is None else integer("world_size", world_size, 1, 2**20)
     if rank is not None:
         _rank(rank, most)
@@ -257,7 +267,7 @@ def _rank(rank: int, world_size: int) -> int:
 
 
 def _directory(option: str, value: Path | None) -> Path | None:
-    """Its name may be any bytes, as the system has them."""
+    """The checked path of a directory. It need not be UTF-8."""
     if value is None:
         return None
     try:
@@ -291,8 +301,8 @@ def _epochs(epochs: float | None) -> int:
 
 
 def byte_count(option: str, value: int | str) -> int:
-    """Bytes, from a number or a text as "256M"."""
-    expected = 'bytes, at least 1, as 268435456, "256M" or "1.5G"'
+    """A number of bytes, from a number or a text such as "256M"."""
+    expected = 'bytes, at least 1, such as 268435456, "256M" or "1.5G"'
     number = bytes_of(value) if isinstance(value, str) else value
     if number is None:
         raise wrong(option, value, expected)
@@ -300,7 +310,7 @@ def byte_count(option: str, value: int | str) -> int:
 
 
 def seconds(option: str, value: float | None) -> float:
-    """A time limit as the extension takes it: -1 is none."""
+    """A time limit in seconds, as the extension module takes it; -1: no limit."""
     expected = "seconds, at least 0, or None for no limit"
     if value is None:
         return -1.0
@@ -314,7 +324,7 @@ def seconds(option: str, value: float | None) -> float:
 
 
 def state_text(state: State | str | None) -> str | None:
-    """A state as its JSON."""
+    """The JSON of a state; None: no state. Raises StateError for a value that can't be a state."""
     if isinstance(state, str) and not is_text(state):
         raise StateError(f"state is {state!r:.60}: expected what state_dict() gave, or its JSON")
     if state is None or isinstance(state, str):
@@ -323,8 +333,7 @@ def state_text(state: State | str | None) -> str | None:
         raise StateError(f"state is a {type(state).__name__}: expected what state_dict() gave, or its JSON")
     if "cachew" in state:
         raise StateError(
-            "state is that of a loader: expected what state_dict() of an iterator gave, which "
-            'is state["cachew"] here'
+            'state is that of a loader: expected what state_dict() of an iterator gave, here state["cachew"]'
         )
     try:
         return json.dumps(dict(state))

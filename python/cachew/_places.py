@@ -1,10 +1,10 @@
-"""What functions use of the user's own modules, as the program has it.
+"""Makes the user's own modules in host processes the same as in the program, as far as functions use them.
 
-Hosts import these modules by themselves, and may find something else: a file that was edited since, a global
-that the program sets, a function that it replaces. So each place of a module that a function uses
-(`helper.SCALE`, `helper.Reader.read`) is sent with a digest, and with what stands there; a host whose own
-has another digest puts it there before the function is loaded. A place holds one thing as long as a host
-lives: a function that expects another one is loaded in another host.
+Hosts import these modules from their files, and may get other content than the program has: a file was edited
+since the program imported it, or the program set a global or replaced a function. A *place* is a name in a
+module that a function uses (`helper.SCALE`, `helper.Reader.read`). The program sends each place with a digest
+and the content. A host whose own place has another digest sets the content before it loads the function. In
+one host a place never changes again: a function that expects another content is loaded in another host.
 """
 
 from __future__ import annotations
@@ -23,50 +23,52 @@ from typing import Any, NamedTuple
 from cachew._identity import contents, digest_of, files_of
 
 LARGE = 1 << 20
-"""Bytes of a pickle that do not travel with each function: a table that the module itself makes is rather
-found there.
+"""A place whose pickle has more bytes than this is sent without its content: mostly it is a table that the
+module makes when it is imported, which the host then has, too.
 """
 
+# Kinds of places: functions, of which the code is set; all other values; the text of a module's files.
 CODE, DATA, FILES = "code", "data", "files"
 
 
 class Place(NamedTuple):
     module: str
     name: str
-    """Of an attribute of the module, or of a class in it: "Reader.read"."""
+    """The name of the module's attribute, or of a class's: "Reader.read"; "" for FILES."""
     kind: str
     digest: str
     content: bytes | None
-    """Pickled; None: it can't travel."""
+    """The pickled content; None: it is too large, or can't be pickled."""
 
 
 class Differs(Exception):
-    """A host can't make a place what a function expects it to be."""
+    """A host can't give a place the content that a function expects. The text follows the function's name."""
 
 
 # ---- in the program ----
 
 
 def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel: bool) -> str:
-    """As text for `adopt`; "": none. late: modules that are imported when the function runs. all_travel:
-    what can't is left out.
+    """The places of a function as a text for `adopt`; "": there are none. late: names of modules that the
+    function imports when it runs. all_travel: leave out places without content.
     """
     import cloudpickle  # type: ignore[import-untyped]
 
     by_value = cloudpickle.list_registry_pickle_by_value()
     found = []
-    # Modules that import each other may allow one order only. They stand there in the order in which they
-    # were done, so those that the program asked for come last.
+    # Modules that import each other may work in one order only, so the host imports them as the program did.
+    # sys.modules has modules in the order in which their imports ended: the one that the program imported
+    # itself comes last, and is imported first.
     done = {name: i for i, name in enumerate(sys.modules)}
     for module, name in sorted(places, key=lambda place: (-done[place[0]], place[1])):
         if sys.modules[module].__spec__ is None or any(
             module == m or module.startswith(m + ".") for m in by_value
         ):
-            continue  # no host could import it; or it travels whole
+            continue  # no host can import it, or cloudpickle sends the whole module
         try:
             place = _place(module, name, cloudpickle.dumps)
         except Exception:
-            # it has no identity, or the code of its class, which runs here, raises
+            # the value has no hash, or code of its class, which hashing runs, raised
             continue
         if place.content is not None or not all_travel:
             found.append(place)
@@ -89,16 +91,16 @@ def _place(module: str, name: str, dumps: Any) -> Place:
         )
     try:
         content = dumps(value)
-    except Exception:  # pickling runs the value's own code, which may raise anything
+    except Exception:  # pickling runs the value's own code, which may raise any exception
         content = b""
     return Place(module, name, DATA, _data_digest(value), content if 0 < len(content) <= LARGE else None)
 
 
-# ---- in either ----
+# ---- in the program and in a host ----
 
 
 def _at(module: str, name: str) -> Any:
-    """What stands at a place, as it is kept there (a staticmethod, not its function). KeyError: nothing."""
+    """The value at a place, as it is stored (a staticmethod object, not its function). KeyError: none."""
     value: Any = sys.modules[module]
     for part in name.split("."):
         value = vars(value)[part]
@@ -106,8 +108,8 @@ def _at(module: str, name: str) -> Any:
 
 
 def _functions_at(value: Any, module: str, name: str) -> list[types.FunctionType]:
-    """The functions that a place is made of, if it is where they are defined; none of what is defined
-    elsewhere, or is no function.
+    """The functions of the value at a place (see `_functions`), if the value is defined in that module; else,
+    or if it has no functions, none.
     """
     functions = list(_functions(value, set()))
     home = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -119,7 +121,9 @@ def _functions_at(value: Any, module: str, name: str) -> list[types.FunctionType
 
 
 def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
-    """Of a function, what it wraps (in its closure) too."""
+    """The functions that a value consists of: itself; functions in its closure, which a decorator wraps;
+    those of a property, method, partial or functools.cache.
+    """
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -149,7 +153,7 @@ def _code_digest(functions: Iterable[types.FunctionType]) -> str:
 
 
 def _data_digest(value: Any) -> str:
-    # what is defined elsewhere: it has a place of its own there
+    # a module, function or class that is defined elsewhere counts by name: its definition is another place
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         code = digest_of(value.__code__) if isinstance(value, types.FunctionType) else ""
@@ -163,8 +167,8 @@ _adopted: dict[tuple[str, str], str] = {}
 
 
 def adopt(text: str) -> None:
-    """Makes the places what the function that is to be loaded expects. Raises Differs, and what importing a
-    module raises.
+    """Gives the places the content that a function expects, before the function is loaded. Raises Differs,
+    and any exception of importing a module.
     """
     for place in (Place(*p) for p in pickle.loads(base64.b64decode(text))):
         key = place.module, place.name
@@ -178,16 +182,17 @@ def adopt(text: str) -> None:
             _adopted[key] = place.digest
         elif _adopted[key] != place.digest:
             raise Differs(
-                f"it expects another {place.module}.{place.name} than a function that this host has loaded"
+                f"the function expects another value of {place.module}.{place.name} than a function that "
+                f"this host process loaded before"
             )
 
 
 def _compare_files(place: Place) -> None:
     if files_of(place.module) != place.digest:
         raise Differs(
-            f"the module {place.module}, which it imports when it runs, or one that this "
-            f"imports, has another text here than where the dataset was "
-            "made: was a file edited since? Make the dataset anew"
+            f"the file of the module {place.module}, which the function imports when it runs, or of a module "
+            f"that this module imports, differs from the file when the dataset was made: if it was edited "
+            f"since, make the dataset anew"
         )
 
 
@@ -196,9 +201,8 @@ def _import(place: Place) -> None:
         importlib.import_module(place.module)
     except ModuleNotFoundError as error:
         raise Differs(
-            f"it uses {place.module}.{place.name}, and importing {place.module} here fails: "
-            f"{error}: was a file deleted or moved since the program "
-            "imported it?"
+            f"the function uses {place.module}.{place.name}, and importing {place.module} in the host "
+            f"process fails: {error}: was a file deleted or moved since the program imported it?"
         ) from None
 
 
@@ -209,7 +213,7 @@ def _digest_at(place: Place) -> str | None:
         if bool(functions) != (place.kind == CODE):
             return None
         return _code_digest(functions) if functions else _data_digest(value)
-    except Exception:  # nothing is there, or it has no identity here
+    except Exception:  # the module lacks the name, or its value has no hash
         return None
 
 
@@ -218,9 +222,9 @@ def _put(place: Place) -> None:
     file = getattr(sys.modules[place.module], "__file__", None)
     if place.content is None:
         raise Differs(
-            f"{where} is another one in the program than where {file} is imported anew, and too "
-            f"large to travel (or can't be pickled): have the module "
-            "make it, or give the function what it needs"
+            f"{where} has another value in the program than after importing {file} anew, and the value "
+            f"is too large to send (or can't be pickled): let the module compute it, or pass the "
+            f"function only what it needs"
         )
     owner: Any = sys.modules[place.module]
     *path, name = place.name.split(".")
@@ -251,7 +255,6 @@ def _put(place: Place) -> None:
                 )
     except Exception as error:
         raise Differs(
-            f"{where} is another one in the program than where {file} is imported anew, and "
-            f"can't be made the same ({type(error).__name__}: {error}): "
-            "start the program anew"
+            f"{where} has another value in the program than after importing {file} anew, and a host process "
+            f"can't set it ({type(error).__name__}: {error}): start the program anew"
         ) from None

@@ -1,8 +1,8 @@
-"""The service of this process: `cachew up`, started when a dataset is distributed to "local" and ended with
-the process.
+"""The local service: a process `cachew up` that is started when a dataset is distributed to "local".
 
-There is one at most, for all datasets. It ends when the other end of its stdin does, so also when this
-process is killed. What its processes say goes to a file without a name, and is shown if it does not start.
+This process has at most one local service, for all datasets. The service ends when its stdin is closed, so
+also when this process is killed. The output of its processes goes to an unnamed temporary file, and is shown
+if the service does not start.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from cachew._errors import DeadlineError, ServiceError
 from cachew._options import integer, wrong
 
 READY_S = 1800.0
-"""A service that does not say within this that it is ready hangs: `cachew up` itself ends when a process of
-it does not get ready.
+"""Seconds until starting the service fails. `cachew up` itself ends earlier if one of its processes does not
+get ready, so only a `cachew up` that hangs takes this long.
 """
 SLOW_S = 60.0
-"""After this it is said that the service is waited for."""
+"""Seconds until a warning says that the service is not ready yet."""
 END_S = 5.0
-"""What does not end within this, at the end of the process, is killed."""
+"""Seconds that the service has to end, before it is killed."""
 MAX_WORKERS = 256
 
 
 class Service:
-    """A `cachew up` that lives as long as this object is not ended."""
+    """A running `cachew up`. It runs until `end` is called, or this process ends."""
 
     def __init__(self, workers: int) -> None:
         command = find_command()
         self.workers = workers
         self._log: IO[bytes] = tempfile.TemporaryFile()
         try:
-            # A group of its own: Ctrl-C is for this process, which may go on.
+            # In a process group of its own: Ctrl-C must not end the service, because this process may go on.
             self._process = subprocess.Popen(
                 [
                     command,
@@ -78,10 +78,10 @@ class Service:
             selector.register(out, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
                 if not selector.select(max(began + limit - time.monotonic(), 0)):
-                    what = f"the local service did not say within {limit:g} s that it is ready"
+                    what = f"the local service was not ready within {limit:g} s"
                     if limit == READY_S:
                         raise DeadlineError(f"{what}{self._said()}")
-                    logging.getLogger("cachew").warning("%s; waiting for it%s", what, self._said())
+                    logging.getLogger("cachew").warning("%s; still waiting%s", what, self._said())
                     limit = READY_S
                     continue
                 part = out.read(4096)
@@ -92,13 +92,13 @@ class Service:
             return str(json.loads(line)["ready"]["address"])
         except (ValueError, KeyError, TypeError):
             raise ServiceError(
-                f"the local service said {line[:80]!r} where it should say that it is ready"
+                f"the local service printed {line[:80]!r}: expected the line that says it is ready"
             ) from None
 
     def _said(self) -> str:
         self._log.seek(0)
         last = self._log.read()[-1000:].decode(errors="replace").strip()
-        return f"; it said: {last}" if last else ""
+        return f"; its output: {last}" if last else ""
 
     def runs(self) -> bool:
         return self._process.poll() is None
@@ -112,9 +112,11 @@ class Service:
             self._process.wait()
 
     def forget(self) -> None:
-        """In a forked child: the process is the parent's, and must not live as long as the child."""
+        """In a forked child: closes the child's copy of the service's stdin, so that the service ends with
+        the parent, not with the child.
+        """
         self._let_go()
-        self._process.returncode = 0  # not ours to wait for
+        self._process.returncode = 0  # only the parent can wait for the process
 
     def _let_go(self) -> None:
         assert self._process.stdin is not None
@@ -123,8 +125,8 @@ class Service:
 
 
 def find_command() -> str:
-    """The command that came with the package; in a package that was put together by hand, the one of the
-    environment.
+    """The path of the command `cachew`: the one in the package; if there is none, the one beside the Python
+    interpreter, or in PATH.
     """
     package = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cachew-command")
     beside = os.path.join(os.path.dirname(sys.executable or ""), "cachew")
@@ -132,7 +134,7 @@ def find_command() -> str:
         if path and os.access(path, os.X_OK):
             return path
     raise ServiceError(
-        f"the local service needs the command cachew, which is not there: neither {package} "
+        f"the local service needs the command cachew, which does not exist: neither {package} "
         f"nor {beside} nor in PATH"
     )
 
@@ -142,8 +144,8 @@ _lock = threading.Lock()
 
 
 def local_address(workers: int | None = None) -> str:
-    """Where the service of this process is; started if there is none, or the one there was has ended.
-    workers: None: as many as it has, else 1.
+    """The address of the local service, which is started if none is running. workers: the number of workers;
+    None: 1 for a new service, any number for a running one.
     """
     global _service
     if workers is not None:
@@ -158,7 +160,7 @@ def local_address(workers: int | None = None) -> str:
             raise wrong(
                 "workers",
                 workers,
-                f"{_service.workers}, as the local service of this process has, which was started before",
+                f"{_service.workers}, the number with which this process already started its local service",
             )
         return _service.address
 

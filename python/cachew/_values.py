@@ -1,5 +1,6 @@
-"""Values as people write them in Python, as the JSON of pipelines: tuples are lists, paths and expressions
-are texts, NumPy's scalars are numbers, dtypes are names. And texts of bytes ("256M") as numbers."""
+"""Converts Python values to the JSON of pipelines: tuples become lists, paths and expressions become texts,
+NumPy scalars become numbers, dtypes become names. Also converts sizes such as "256M" to numbers of bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ _BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?)(?:I?B)?\s*", re.IGNOR
 
 
 def plain(value: Any) -> Any:
-    """JSON's own types for a value of an attribute; what is none of these raises TypeError."""
+    """The value of an attribute in types that JSON has. Raises TypeError if it can't be converted."""
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise TypeError(f"{value!r} is out of range: expected an integer of 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
         raise TypeError(f"{value!r} is not a number that a pipeline can hold: expected a finite one")
     if isinstance(value, str) and not is_text(value):
         raise TypeError(
-            f"{value!r} can't be written in UTF-8, or has a NUL: expected a text; of a path "
-            f"with such a name a pattern (* or ?)"
+            f"{value!r} can't be written in UTF-8, or has a NUL: expected a text; for a path with such "
+            f"bytes, use a pattern (* or ?)"
         )
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
@@ -61,8 +62,8 @@ def _key(key: Any) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether it has bytes in C: no NUL, and no half of a surrogate pair, as names of files have that are
-    not UTF-8.
+    """Whether C code can get the text as UTF-8: it has no NUL and no lone surrogates. (Python decodes bytes
+    of a file name that are not UTF-8 to lone surrogates.)
     """
     if "\0" in text:
         return False
@@ -73,6 +74,6 @@ def is_text(text: str) -> bool:
 
 
 def bytes_of(text: str) -> int | None:
-    """The number in a text as "256M", "1.5 GiB" or "4194304"; None where it is not such a text."""
+    """The number of bytes that a text such as "256M", "1.5 GiB" or "4194304" means; else None."""
     match = _BYTES.fullmatch(text)
     return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None

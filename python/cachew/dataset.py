@@ -1,4 +1,4 @@
-"""Datasets: pipelines as Python values."""
+"""Datasets: pipelines as immutable Python values."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from cachew._options import (
 
 
 class Field(NamedTuple):
-    """What a component is: its dtype ("uint8", ..., "bytes") and the shape of one element, with None for
-    what varies (or for all of the shape, where not even the number of dimensions is known beforehand)."""
+    """The type of a component: its dtype ("uint8", ..., "bytes") and its shape in one element. None in the
+    shape is a dimension that varies; the shape is None if even the number of dimensions varies.
+    """
 
     dtype: str
     shape: tuple[int | None, ...] | None
@@ -40,21 +41,21 @@ class Field(NamedTuple):
 
 @checked_methods
 class Dataset(Functions, InMemory, Operators):
-    """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far
-    as it is written.
+    """A pipeline: a source of records and operators on them. A dataset is immutable: each method returns a
+    new dataset, and raises at once if the pipeline so far is wrong.
 
-    A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, and goes on with operators,
-    `.decode_image("image").shuffle().batch(256)`. Iterating over it runs it, on all cores, in this process.
+    A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, followed by operators,
+    `.decode_image("image").shuffle().batch(256)`. Iterating over the dataset runs the pipeline, on all cores,
+    in this process.
     """
 
     __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole")
 
-    _nodes: tuple[Node, ...]
-    _head: dict[str, Any]  # what stands beside the chain: on_error, defaults
-    _base_dir: str  # that relative paths are relative to
-    _pipeline: _core.Pipeline  # checked: all that is known beforehand
-    # what runs, where that is not the same: with functions whose pickles are large
-    _whole: _core.Pipeline | None
+    _nodes: tuple[Node, ...]  # the chain: one JSON object per operator
+    _head: dict[str, Any]  # settings of the whole pipeline: on_error, defaults
+    _base_dir: str  # absolute; relative paths in _nodes are relative to it
+    _pipeline: _core.Pipeline  # for checks and types; it lacks large pickles of functions
+    _whole: _core.Pipeline | None  # the pipeline that can run; None: `_runnable` has yet to make it
 
     def __init__(self) -> None:
         raise TypeError(
@@ -75,8 +76,8 @@ class Dataset(Functions, InMemory, Operators):
         return self
 
     def _runnable(self) -> _core.Pipeline:
-        """The pipeline with its functions: made when it is to run, so that calls in between do not take the
-        time that large pickles take.
+        """The pipeline with the pickles of its functions. It is made at the first run, because parsing large
+        pickles at each method call would take long.
         """
         if self._whole is None:
             object.__setattr__(self, "_whole", _core.Pipeline(self.to_json(), self._base_dir))
@@ -85,7 +86,7 @@ class Dataset(Functions, InMemory, Operators):
 
     @classmethod
     def _begin(cls, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
-        """A source, or what joins datasets."""
+        """A new dataset that begins with op: a source, or an operator that joins several datasets."""
         node: Node = {"op": op.name}
         head: dict[str, Any] = {}
         base_dir = os.getcwd()
@@ -113,13 +114,13 @@ class Dataset(Functions, InMemory, Operators):
         return self._append(TABLE[op], attributes)
 
     def on_error(self, action: str) -> Dataset:
-        """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or
-        "replace" (another record near it stands in).
+        """Sets what happens when a record can't be computed: "raise" (default) ends the iteration, "skip"
+        leaves the record out, "replace" puts another record, near it in the epoch, in its place.
         """
         return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
 
     def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:
-        """The seed and the number of epochs where an iterator, or `cachew run`, is given none."""
+        """Sets the seed and the number of epochs of iterators, and of `cachew run`, that are given none."""
         given = {name: value for name, value in (("seed", seed), ("epochs", epochs)) if value is not None}
         return self._make(
             self._nodes,
@@ -131,20 +132,22 @@ class Dataset(Functions, InMemory, Operators):
 
     @classmethod
     def load(cls, path: Path) -> Dataset:
-        """The pipeline of a file, as `cachew run` reads it. Relative paths in it are relative to the file."""
+        """Reads a pipeline file, as `cachew run` does. Relative paths in the file are relative to its
+        directory.
+        """
         return cls._parsed(json.loads(_core.load(path).json()), os.path.dirname(os.path.abspath(path)))
 
     @classmethod
     def from_json(cls, text: str, base_dir: Path | None = None) -> Dataset:
-        """The pipeline of a text. Relative paths in it are relative to base_dir (default: the working
-        directory).
+        """Makes a dataset of a pipeline's JSON. Relative paths in it are relative to base_dir (default: the
+        working directory).
         """
         base_dir = os.path.abspath(os.getcwd() if base_dir is None else base_dir)
         return cls._parsed(json.loads(_core.Pipeline(text, base_dir).json()), base_dir)
 
     @classmethod
     def _parsed(cls, root: dict[str, Any], base_dir: str) -> Dataset:
-        read_table()  # of plug-ins, for paths and repr
+        read_table()  # a plug-in may have added operators; paths and repr need their attributes
         return cls._make(
             root["pipeline"],
             {key: value for key, value in root.items() if key not in ("cachew", "pipeline")},
@@ -152,14 +155,14 @@ class Dataset(Functions, InMemory, Operators):
         )
 
     def to_json(self, indent: int | None = None) -> str:
-        """The pipeline as JSON, as `from_json` and `cachew run` read it. Paths are as written; `save` writes
-        a file that works where it lies.
+        """The pipeline as JSON, as `from_json` and `cachew run` read it. Relative paths stay relative; `save`
+        changes those that would be wrong in the directory of the file.
         """
         return _json(self._nodes, self._head, indent)
 
     def save(self, path: Path) -> None:
-        """Writes the pipeline to a file, for `load` and `cachew run`. Paths that would not be right from
-        there become absolute.
+        """Writes the pipeline to a file, for `load` and `cachew run`. Relative paths that would be wrong in
+        the directory of the file become absolute.
         """
         directory = os.path.dirname(os.path.abspath(path))
         ds = (
@@ -198,7 +201,9 @@ class Dataset(Functions, InMemory, Operators):
     if not TYPE_CHECKING:  # a misspelt method is an error there
 
         def __getattr__(self, name: str) -> Any:
-            """For operators of plug-ins that were loaded later, and for what is no method at all."""
+            """Called for a name that is not an attribute: finds operators of plug-ins that were loaded since,
+            or raises an AttributeError that suggests a name.
+            """
             if name.startswith("_"):
                 raise AttributeError(name)
             if name not in TABLE:
@@ -216,7 +221,7 @@ class Dataset(Functions, InMemory, Operators):
 
     @property
     def schema(self) -> dict[str, Field]:
-        """Component name -> `Field`, of one element, in the order that batches have. No data are touched."""
+        """Component name -> `Field` of one element, in the same order as in batches. It reads no data."""
         return {name: Field(dtype, shape) for name, dtype, shape in self._pipeline.schema()[0]}
 
     @property
@@ -225,26 +230,28 @@ class Dataset(Functions, InMemory, Operators):
         return self._pipeline.schema()[1] or None
 
     def n_batches(self, *, rank: int = 0, world_size: int = 1, index_dir: Path | None = None) -> int | None:
-        """Batches that each rank gets in an epoch; None where that is not known beforehand (behind a filter,
-        or endless). Opens the sources.
+        """The number of batches that each rank gets in an epoch; None if it is not known beforehand (after a
+        filter), or if the epoch has no end. Opens the sources.
         """
         n = self._pipeline.batches(make_options(rank=rank, world_size=world_size, index_dir=index_dir))
         return None if n == -1 else n
 
     def __len__(self) -> int:
-        """Batches of an epoch. TypeError where they are not known beforehand."""
+        """The number of batches of an epoch. Raises TypeError if it is not known beforehand, or if the epoch
+        has no end. Opens the sources.
+        """
         n = self._pipeline.batches(make_options())
         if n is None:
             raise TypeError(
-                "the number of batches is not known beforehand: it depends on what a filter "
-                "leaves, or on the lengths of elements"
+                "the number of batches is not known beforehand: it depends on how many elements a filter "
+                "or a function gives, or on the lengths of elements"
             )
         if n < 0:
-            raise TypeError("the dataset is endless: it has no number of batches")
+            raise TypeError("the dataset is endless: its number of batches is infinite")
         return n
 
     def __bool__(self) -> bool:
-        return True  # and not whether it has batches, which would open its sources
+        return True  # without this method, Python would call __len__, which opens the sources
 
     # ---- running ----
 
@@ -271,35 +278,39 @@ class Dataset(Functions, InMemory, Operators):
         The sequence of batches is a function of pipeline, data and seed alone: threads, memory and stopping
         points do not change it.
 
-        seed: of all randomness (default: the pipeline's, else 0)
+        seed: seed of all randomness (default: the pipeline's, else 0)
 
         epochs: number of epochs (default: the pipeline's, else 1); math.inf: without end
 
-        threads: that compute (default: the CPUs that this process may use)
+        threads: number of compute threads (default: the CPUs that this process may use)
 
-        memory: bytes for everything but batches that the caller holds: 268435456 or "256M" (default: half of
-            the machine's memory)
+        memory: limit in bytes for everything except batches that the caller holds: 268435456 or "256M"
+        (default:
+            half of the memory that this process may use)
 
-        rank, world_size: this iterator gets batch g where g modulo world_size is rank; after a state, g
-            counts from the state's position on in that epoch
+        rank, world_size: this iterator is number `rank` of `world_size` that share each epoch: it gets the
+            batches whose number g in the epoch has g modulo world_size = rank. In the epoch of a state, g
+            counts from the state's position
 
         state: resume from this state (a result of state_dict())
 
-        timeout_s: raise DeadlineError when a batch takes longer
+        timeout_s: raise DeadlineError when a batch takes longer than this number of seconds
 
-        first_epoch: without a state, the first epoch to run; less than `epochs`, where the run ends
+        first_epoch: without a state, the first epoch to run; the last one is `epochs` - 1
 
         optimize: False runs the operators as written; the results are the same
 
-        index_dir: directory of dataset indexes (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
+        index_dir: directory of the sources' indexes (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
 
-        cache_dir: directory in which elements at `autocache` or `cache` are kept, for later epochs and other
-            runs; the results are the same
+        cache_dir: directory where elements at an operator `autocache` or `cache` are kept, for later epochs
+        and
+            other runs; the results are the same
 
-        cache: the cache point in use: "auto" (default), "off", or its number, from 0
+        cache: which of these operators is used: "auto" (default), "off", or its number, from 0
 
-        cache_bytes: limit for cache_dir, written as memory is (default: what is in it, and half of the free
-            disk space)
+        cache_bytes: limit for the size of cache_dir, in the form of `memory` (default: its present size and
+        half
+            of the free disk space)
         """
         options = make_options(
             seed=seed,
@@ -330,10 +341,10 @@ class Dataset(Functions, InMemory, Operators):
         **options: Unpack[ServiceOptions],
     ) -> DatasetIterator:
         """Runs the pipeline on the workers of a service. The batches are the same as those of `iterator`,
-        even when workers fail on the way.
+        even when workers fail during the run.
 
-        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it. "local": a service of this process,
-            started at its first use, shared by all datasets, and ended with the process
+        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it. "local": a service that this process
+            starts at the first use. All datasets of the process share it, and it ends with the process
 
         job: the job's name in the service, the same for all ranks (default: a unique name)
 
@@ -345,10 +356,10 @@ class Dataset(Functions, InMemory, Operators):
         open_timeout_s: seconds until a worker of the service must have opened the data (default 60); None: no
             limit
 
-        tls_ca: use TLS; the authority of the service's certificates (a PEM file, as `cachew keys init` makes
-            it)
+        tls_ca: use TLS; a PEM file with the certificate authority of the service, as `cachew keys init` makes
+        it
 
-        tls_cert, tls_key: this client's certificate and its key (PEM files), where the service requires them
+        tls_cert, tls_key: this client's certificate and its key (PEM files), if the service requires them
             (--tls-mutual)
 
         workers: number of workers, if this call starts the service "local" (default 1, with all CPUs)
@@ -356,11 +367,12 @@ class Dataset(Functions, InMemory, Operators):
         order: "exact" (default): the order of `iterator`. "any": batches are delivered as soon as they are
             ready, so that a slow batch does not delay others
 
-        guarantee: "exactly-once" (default). "at-most-once": elements lost with a worker are not computed
-            again; with order "any", where it is the default
+        guarantee: "exactly-once" (default). "at-most-once": elements that are lost when a worker fails are
+        not
+            computed again; order must be "any", which is its default then
 
-        sharding: the names of the tf.data service. "dynamic" (default): the ranks share each epoch. "off":
-            each rank gets all of it, in a job of its own
+        sharding: as in the tf.data service. "dynamic" (default): the ranks share each epoch. "off": each rank
+            gets the whole epoch, in a job of its own
 
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
@@ -397,8 +409,9 @@ class Dataset(Functions, InMemory, Operators):
         optimize: bool = True,
         index_dir: Path | None = None,
     ) -> str:
-        """Describes what runs, for people: types after each operator, fused operators, how the data divide.
-        With run_s it also runs for so many seconds, and says where the time goes and what would help.
+        """A description of the pipeline for people: types after each operator, fused operators, and how
+        workers can divide the data. With run_s, it also runs the pipeline for that many seconds and adds
+        where the time goes and what would make the pipeline faster.
         """
         limit = max(seconds("run_s", run_s), 0.0)
         options = make_options(
@@ -431,12 +444,14 @@ def _inputs(op: Operator, attribute: str, value: Iterable[Any]) -> list[Dataset]
 
 
 def _common_head(op: Operator, inputs: list[Dataset]) -> dict[str, Any]:
-    """on_error and defaults hold for a whole pipeline, so its parts must not differ in them."""
+    """The settings of the inputs (on_error, defaults). They apply to the whole pipeline, so all inputs must
+    have the same ones; else PipelineError.
+    """
     for i, d in enumerate(inputs):
         if d._head != inputs[0]._head:
             raise PipelineError(
                 f"{op.name}: dataset {i} has other settings than dataset 0 ({d._head} and "
                 f"{inputs[0]._head}): call on_error() and "
-                f"defaults() on what {op.name} gives"
+                f"defaults() on the result of {op.name}() instead"
             )
     return inputs[0]._head

@@ -1,8 +1,8 @@
-"""Expressions: `col("label") % 2 == 0` builds the text that `filter`, `assign` and others take, `"label % 2
-== 0"`.
+"""Expressions: `col("label") % 2 == 0` builds the text `"label % 2 == 0"`, which operators such as `filter`
+and `assign` take.
 
-Operators and methods are those of docs/expressions.md; dtypes and errors are the library's, found when an
-operator is given the expression. Python's `and`, `or`, `not`, `in` and chained comparisons can't build
+docs/expressions.md describes the operators and functions. The library finds dtypes and errors when an
+expression is given to an operator. Python's `and`, `or`, `not`, `in` and chained comparisons can't build
 expressions: write `&`, `|`, `~`, and each comparison in parentheses.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from cachew._calls import checked, checked_methods
 
-# How tightly an expression holds together, as in the grammar: an operand that holds less tightly is put in
-# parentheses.
+# Levels of precedence, lowest first, as in the library's grammar: an operand of a lower level than its place
+# allows is put in parentheses.
 _COMPARE, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
 
 _WORDS = {"and", "or", "not", "True", "False", "true", "false"}
@@ -43,14 +43,14 @@ Operand: TypeAlias = "Expr | int | float | np.generic | str | bytes"
 
 @checked_methods
 class Expr:
-    """An expression over the components of an element. `col` makes the first one; `str(expression)` is
-    its text.
+    """An expression over the components of an element. It begins with `col(name)`; `str(expression)` is its
+    text.
     """
 
     __slots__ = ("_level", "_text")
-    __array_ufunc__ = None  # NumPy's scalars and arrays leave their operators to this class
-    __hash__ = None  # type: ignore[assignment]  # == builds an expression
-    __iter__ = None  # not a sequence; `in` must not try
+    __array_ufunc__ = None  # makes NumPy's operators call this class's operators
+    __hash__ = None  # type: ignore[assignment]  # == builds an expression, so there is no hash
+    __iter__ = None  # keeps Python from iterating with __getitem__ or for `in`
 
     def __init__(self, text: str, _level: int = _COMPARE - 1) -> None:
         self._text = text
@@ -69,7 +69,7 @@ class Expr:
     def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self._text, self._level)
 
-    # ---- what Python would decide itself, and can't ----
+    # ---- what Python would evaluate at once, which raises a TypeError ----
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -222,11 +222,11 @@ class Expr:
         return _call("round", self)
 
     def floor(self) -> Expr:
-        """The largest integer that is not larger."""
+        """The value rounded down to an integer."""
         return _call("floor", self)
 
     def ceil(self) -> Expr:
-        """The smallest integer that is not smaller."""
+        """The value rounded up to an integer."""
         return _call("ceil", self)
 
     def sqrt(self) -> Expr:
@@ -234,7 +234,7 @@ class Expr:
         return _call("sqrt", self)
 
     def exp(self) -> Expr:
-        """e to the power of it."""
+        """e to the power of the value."""
         return _call("exp", self)
 
     def log(self) -> Expr:
@@ -242,15 +242,19 @@ class Expr:
         return _call("log", self)
 
     def min(self, *others: Operand) -> Expr:
-        """Alone: the smallest value of an array, a scalar. With others: the smallest, value by value."""
+        """Without arguments: the smallest value of the array. With arguments: the smallest of this and the
+        others, value by value.
+        """
         return _call("min", self, *others)
 
     def max(self, *others: Operand) -> Expr:
-        """Alone: the largest value of an array, a scalar. With others: the largest, value by value."""
+        """Without arguments: the largest value of the array. With arguments: the largest of this and the
+        others, value by value.
+        """
         return _call("max", self, *others)
 
     def length(self) -> Expr:
-        """The size of an array's first dimension, or the bytes of a bytes component; int64."""
+        """The size of an array's first dimension, or the number of bytes of a byte string, as int64."""
         return _call("length", self)
 
     def cast(self, dtype: Any) -> Expr:
@@ -263,12 +267,12 @@ class Expr:
 
 @checked
 def col(name: str) -> Expr:
-    """The component of that name, in an expression."""
+    """An expression: the component with that name."""
     if not isinstance(name, str):
         raise TypeError(f"col({name!r}): expected the name of a component")
     if not name or "`" in name:
         raise ValueError(
-            f"col({name!r}): expected the name of a component; it is not empty and has no backquote"
+            f"col({name!r}): expected the name of a component; a name is not empty and has no backquote"
         )
     plain = name.isascii() and name.isidentifier() and name not in _WORDS and not keyword.iskeyword(name)
     return Expr(name if plain else f"`{name}`", _ATOM)
@@ -276,12 +280,12 @@ def col(name: str) -> Expr:
 
 @checked
 def where(condition: Operand, a: Operand, b: Operand) -> Expr:
-    """`a` where the condition is true (not 0), else `b`; value by value. Both are computed everywhere."""
+    """`a` where the condition is true (not 0), else `b`, value by value. Both are computed for all values."""
     return _call("where", condition, a, b)
 
 
 def literal(value: Any) -> Expr:
-    """A number, a truth value or a text as an expression. NumPy's scalars keep their dtype, as in NumPy."""
+    """A number, a truth value or a text as an expression. NumPy scalars keep their dtype."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -292,7 +296,7 @@ def literal(value: Any) -> Expr:
         return Expr(str(value), _ATOM if value >= 0 else _SIGN)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{value} can't stand in an expression: literals are finite")
+            raise ValueError(f"{value} can't be part of an expression: expected a finite number")
         return Expr(repr(value), _ATOM if math.copysign(1.0, value) > 0 else _SIGN)
     if isinstance(value, (str, bytes)):
         return _text(value)
@@ -305,13 +309,16 @@ def literal(value: Any) -> Expr:
 def _text(value: str | bytes) -> Expr:
     text = value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
     if not text.isprintable():
-        raise ValueError(f"the text {value!r} can't stand in an expression: there are no escapes")
+        raise ValueError(
+            f"the text {value!r} can't be part of an expression: it has unprintable characters, and "
+            f"expressions have no escapes"
+        )
     for quote in "'\"":
         if quote not in text:
             return Expr(f"{quote}{text}{quote}", _ATOM)
     raise ValueError(
-        f"the text {value!r} can't stand in an expression: it has both kinds of quotes, and "
-        f"there are no escapes"
+        f"the text {value!r} can't be part of an expression: it has both kinds of quotes, and "
+        f"expressions have no escapes"
     )
 
 
@@ -332,7 +339,7 @@ def _binary(a: Any, operator: str, b: Any, level: int) -> Expr:
 
 def _compare(a: Any, operator: str, b: Any) -> Expr:
     if not _usable(a, b):
-        raise TypeError(f"{a} {operator} {b!r}: a {type(b).__name__} can't stand in an expression")
+        raise TypeError(f"{a} {operator} {b!r}: a {type(b).__name__} can't be part of an expression")
     return Expr(f"{_operand(a, _OR)} {operator} {_operand(b, _OR)}", _COMPARE)
 
 

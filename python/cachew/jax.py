@@ -26,8 +26,8 @@ __all__ = ["JaxLoader", "loader"]
 
 
 class JaxLoader(Loader[dict[str, Any]]):
-    """An iterable of dicts of JAX arrays, once per epoch; `loader` makes it. Components of bytes stay
-    `cachew.Bytes`.
+    """Batches of a dataset as dicts of JAX arrays, one epoch per `for` loop. The function `loader` makes a
+    JaxLoader. Components of bytes stay `cachew.Bytes`.
     """
 
     def __init__(
@@ -59,19 +59,21 @@ def loader(
     world_size: int | None = None,
     **options: Unpack[LoaderOptions],
 ) -> JaxLoader:
-    """Epochs of a dataset as JAX arrays: each `for batch in loader` is the next epoch.
+    """Batches of a dataset as dicts of JAX arrays: each `for batch in loader` is the next epoch.
 
-    A thread starts the copies to the devices, ahead of the consumer.
+    A thread starts the copies to the devices before the program requests the batches.
 
-    sharding: of the arrays (default: the first axis is divided among this process's devices; the batch size
-        must be a multiple of their number). A sharding over several processes makes global arrays of the
-        processes' batches. A text ("dynamic" or "off") is the service's, as for Dataset.distribute
+    sharding: the sharding of the arrays (default: the first axis is divided among this process's devices; the
+        batch size must be a multiple of their number). A sharding over the devices of several processes makes
+        global arrays of the processes' batches. A text ("dynamic" or "off") is the keyword of
+        Dataset.distribute instead
 
-    seed: of all randomness (default: the pipeline's, else 0)
+    seed: seed of all randomness (default: the pipeline's, else 0)
 
-    prefetch: batches that are copied to the devices ahead of the consumer
+    prefetch: number of batches that are copied to the devices before the program requests them
 
-    rank, world_size: default: jax.process_index() and jax.process_count()
+    rank, world_size: this process's number, and the number of processes, that share each epoch (default:
+        jax.process_index() and jax.process_count())
 
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
 
@@ -81,7 +83,7 @@ def loader(
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
     if sharding is not None and not isinstance(sharding, (str, Sharding)):
-        raise wrong("sharding", sharding, 'a jax.sharding.Sharding, or of a service "dynamic" or "off"')
+        raise wrong("sharding", sharding, 'a jax.sharding.Sharding, or, with a service, "dynamic" or "off"')
     check_ranks(rank, world_size)
     return JaxLoader(
         dataset,
@@ -99,7 +101,7 @@ def _local() -> Sharding:
 
 
 class _Converter:
-    """Batch -> dict of arrays on their devices."""
+    """Converts a batch to a dict of JAX arrays, and starts their copies to the devices."""
 
     def __init__(self, sharding: Sharding) -> None:
         self._sharding = sharding

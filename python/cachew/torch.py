@@ -24,11 +24,11 @@ __all__ = ["TorchLoader", "loader"]
 
 
 class TorchLoader(Loader[dict[str, Any]]):
-    """An iterable of dicts of tensors, once per epoch; `loader` makes it. Components of bytes stay
-    `cachew.Bytes`.
+    """Batches of a dataset as dicts of tensors, one epoch per `for` loop. The function `loader` makes a
+    TorchLoader. Components of bytes stay `cachew.Bytes`.
 
-    `state_dict()` and `load_state_dict()` are those of torchdata's StatefulDataLoader. `dataset`,
-    `batch_size` and so on are what Lightning and Hugging Face's Trainer look at.
+    `state_dict()` and `load_state_dict()` work like those of torchdata's StatefulDataLoader. Lightning and
+    Hugging Face's Trainer read the attributes `dataset`, `batch_size`, `num_workers`, `sampler` and so on.
     """
 
     num_workers = 0
@@ -78,20 +78,22 @@ def loader(
     sharding: str | None = None,
     **options: Unpack[LoaderOptions],
 ) -> TorchLoader:
-    """Epochs of a dataset as tensors: each `for batch in loader` is the next epoch.
+    """Batches of a dataset as dicts of tensors: each `for batch in loader` is the next epoch.
 
-    On the CPU tensors lie in the engine's memory, without a copy. With a device, a thread copies to pinned
-    memory and on to the device, ahead of the consumer.
+    On the CPU, tensors lie in the engine's memory, without a copy. With a device, a thread copies batches to
+    pinned memory and then to the device, before the program requests them.
 
-    seed: of all randomness (default: the pipeline's, else 0)
+    seed: seed of all randomness (default: the pipeline's, else 0)
 
     device: device of the tensors (default: the CPU)
 
-    pin_memory: whether tensors on the CPU are in pinned memory (default: only on their way to a CUDA device)
+    pin_memory: copy batches to pinned memory (default: True with a CUDA device, else False)
 
-    prefetch: batches that are copied to the device ahead of the consumer
+    prefetch: number of batches that are copied to the device before the program requests them
 
-    rank, world_size: default: torch.distributed's where that is initialised, else 0 and 1
+    rank, world_size: this process's number, and the number of processes, that share each epoch (default:
+    those
+        of torch.distributed if it is initialised, else 0 and 1)
 
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
 
@@ -107,10 +109,10 @@ def loader(
         if pin_memory is None
         else truth("pin_memory", pin_memory)
     )
-    # torch before 2.6 pins for CUDA alone
+    # torch before 2.6 can pin memory only for CUDA
     if pin and not getattr(torch, "accelerator", torch.cuda).is_available():
         raise wrong(
-            "pin_memory", pin_memory, "False: torch finds no device here that memory could be pinned for"
+            "pin_memory", pin_memory, "False: torch finds no device on this machine that uses pinned memory"
         )
     return TorchLoader(
         dataset,
@@ -125,17 +127,17 @@ def loader(
 
 
 def _device(device: Any) -> torch.device | None:
-    """None: the CPU."""
+    """The checked device; None: the CPU."""
     try:
         found = None if device is None else torch.device(device)
     except (RuntimeError, TypeError) as problem:
         raise wrong(
             "device",
             device,
-            f'None, a torch.device or its name, as "cuda:1" ({str(problem).splitlines()[0]})',
+            f'None, a torch.device or its name, such as "cuda:1" ({str(problem).splitlines()[0]})',
         ) from None
     if found is not None and found.type == "cuda" and not torch.cuda.is_available():
-        raise wrong("device", device, "a device that torch finds here: it finds no CUDA")
+        raise wrong("device", device, "another device: torch finds no CUDA on this machine")
     return None if found is not None and found.type == "cpu" else found
 
 
@@ -151,20 +153,20 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def as_tensor(value: Any) -> Any:
-    """An array as a tensor over the same memory; what is no array stays as it is."""
+    """A NumPy array as a tensor over the same memory; other values are returned as they are."""
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return value
-    if dtype.name == "bfloat16":  # NumPy's view of it is none that torch knows
+    if dtype.name == "bfloat16":  # torch does not know the NumPy dtype of ml_dtypes
         return torch.from_numpy(value.view("int16")).view(torch.bfloat16)
     return torch.from_numpy(value)
 
 
 class _Converter:
-    """Batch -> dict of tensors, on their way to a device. It belongs to one thread.
+    """Converts a batch to a dict of tensors, and starts their copies to a device. Only one thread uses it.
 
-    Copies to a CUDA device run on a stream of their own; with the tensors goes the event that says they are
-    there.
+    Copies to a CUDA device run on a separate CUDA stream. A call returns the tensors and a CUDA event that
+    occurs when the copies are done (None if there are none).
     """
 
     def __init__(self, device: torch.device | None, pin_memory: bool) -> None:
@@ -190,8 +192,9 @@ class _Converter:
 
 
 def _arrived(tensors: dict[str, Any], event: torch.cuda.Event | None) -> dict[str, Any]:
-    """Work that is queued from now on waits for the copies, and the tensors' memory is not used again before
-    that work is done.
+    """Makes the user's current CUDA stream wait for the copies, and marks the tensors as used by that stream:
+    torch then reuses their memory only after the work that the user queues there. event: as `_Converter`
+    returns it.
     """
     if event is not None:
         for value in tensors.values():

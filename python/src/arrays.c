@@ -1,16 +1,18 @@
-/* Data sets in memory: buffers of Python objects, or an Arrow stream, as data for the operator `arrays`. */
+/* Data sets in memory: registers buffers of Python objects, or an Arrow stream, as data of the operator
+ * `arrays`. */
 #include "core.h"
 
-struct held { /* the buffers of one data set */
+/* The Python buffers of one data set; they keep the objects alive. */
+struct held {
     size_t n;
-    Py_buffer buffers[]; /* two a component: data and offsets */
+    Py_buffer buffers[]; /* at most two per component: data and offsets */
 };
 
 static void release(void *arg)
 {
     struct held *h = arg;
     if (!Py_IsInitialized())
-        return; /* the interpreter is gone, and its objects with it */
+        return; /* the interpreter has ended, and its objects no longer exist */
     PyGILState_STATE state = PyGILState_Ensure();
     for (size_t i = 0; i < h->n; i++)
         if (h->buffers[i].obj)
@@ -26,7 +28,7 @@ static void capsule_free(PyObject *capsule)
     Py_END_ALLOW_THREADS
 }
 
-/* (id, count, what keeps them registered) */
+/* Returns (id, number of elements, a capsule that owns a). Takes over a. */
 static PyObject *registered(struct cachew_arrays *a)
 {
     PyObject *capsule = PyCapsule_New(a, "cachew_arrays", capsule_free);
@@ -37,8 +39,8 @@ static PyObject *registered(struct cachew_arrays *a)
     return Py_BuildValue("(sKN)", cachew_arrays_id(a), (unsigned long long)cachew_arrays_count(a), capsule);
 }
 
-/* One component from (name, dtype, dims of an element, data, offsets or None). The buffers are held in h from
- * then on. */
+/* Reads a component from the tuple (name, dtype, dims of an element, data, offsets or None). Adds its buffers
+ * to h. *ret borrows from item, dims and h. Returns false if an exception is set. */
 static bool read_component(PyObject *item, unsigned long long n_elements, struct cachew_array *ret,
                            int64_t dims[CACHEW_MAX_NDIM], struct held *h)
 {
@@ -50,7 +52,8 @@ static bool read_component(PyObject *item, unsigned long long n_elements, struct
          cachew_dtype_name(ret->dtype) && strcmp(cachew_dtype_name(ret->dtype), dtype) != 0; ret->dtype++)
         ;
     if (!cachew_dtype_name(ret->dtype) || PyTuple_Size(shape) > CACHEW_MAX_NDIM) {
-        PyErr_Format(PyExc_ValueError, "component %s: no dtype %s, or more than %d dimensions", ret->name,
+        PyErr_Format(PyExc_ValueError,
+                     "component %s: the dtype %s is unknown, or it has more than %d dimensions", ret->name,
                      dtype, CACHEW_MAX_NDIM);
         return false;
     }
@@ -78,7 +81,7 @@ static bool read_component(PyObject *item, unsigned long long n_elements, struct
     if ((ret->dtype == CACHEW_BYTES) != (offsets != Py_None) || has < needs) {
         PyErr_Format(
             PyExc_ValueError,
-            "component %s: its data or offsets are shorter than %llu elements take, or offsets go down",
+            "component %s: its data or offsets are too short for %llu elements, or the offsets decrease",
             ret->name, n_elements);
         return false;
     }
@@ -105,7 +108,7 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
         good = read_component(PyList_GetItem(list, (Py_ssize_t)i), n_elements, &arrays[i], dims[i], h);
     if (good) {
         Py_BEGIN_ALLOW_THREADS r = cachew_arrays_new(arrays, n, n_elements, release, h, &a,
-                                                     &err); /* reads everything once */
+                                                     &err); /* takes long: it hashes all data */
         Py_END_ALLOW_THREADS if (r < 0) core_raise(PyModule_GetState(module), err);
     }
     PyMem_RawFree(arrays);
@@ -125,7 +128,7 @@ PyObject *core_arrow(PyObject *module, PyObject *capsule)
     int r;
     if (!stream)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS /* a stream that is made by Python takes the lock itself */
+    Py_BEGIN_ALLOW_THREADS /* a stream that Python code produces takes the interpreter's lock itself */
         r = cachew_arrays_from_arrow(stream, &a, &err);
     Py_END_ALLOW_THREADS return r < 0 ? core_raise(PyModule_GetState(module), err) : registered(a);
 }

@@ -1,10 +1,13 @@
 /*
- * Batches in the Arrow C data interface: a struct array with a child per component, over the batch's memory.
- * Copied are only bits (Arrow packs bool) and the offsets of byte strings. Arrow has no bfloat16: its bits go
- * out as uint16.
+ * Exports batches through the Arrow C data interface: a struct array with one child array per component, over
+ * the batch's memory. Only two things are copied: bool values (Arrow stores one bit per value), and the
+ * offsets of byte strings. Arrow has no bfloat16: such values are exported as uint16 with the same bits.
  *
- * Every array and child keeps the slab by a reference of its own, because consumers may move children out of
- * their parent and release them on any thread.
+ * Each array, also a child, owns a reference to the slab (the Python object that owns the batch), because
+ * consumers may move children out of their parent and release them on any thread.
+ *
+ * Functions that return NULL or -1 found no memory. They set no exception, and leave what they have built to
+ * be released with the root array or schema.
  */
 #include "core.h"
 
@@ -13,13 +16,15 @@
 
 #include <cachew/arrow.h>
 
+/* private_data of an ArrowArray: what the array owns. */
 struct owner {
-    PyObject *slab;
-    const void *buffers[3];
-    void *copy;                   /* bits or offsets */
-    struct ArrowArray **children; /* pointers, and behind them the children */
+    PyObject *slab;               /* a reference */
+    const void *buffers[3];       /* into the slab, or `copy` */
+    void *copy;                   /* bits or offsets; NULL: none */
+    struct ArrowArray **children; /* one allocation: n_children pointers, then the children themselves */
 };
 
+/* ArrowArray.release. Called on any thread, with or without the interpreter's lock. */
 static void release_array(struct ArrowArray *a)
 {
     struct owner *o = a->private_data;
@@ -37,7 +42,8 @@ static void release_array(struct ArrowArray *a)
     a->release = NULL;
 }
 
-/* An array of n values over the slab, without buffers yet, and with children that are zeros. */
+/* Makes *a an array of length n that owns a reference to the slab. Its buffers are NULL, its children zeroed.
+ */
 static struct owner *array_init(struct ArrowArray *a, PyObject *slab, int64_t n, int64_t n_buffers,
                                 size_t n_children)
 {
@@ -69,6 +75,7 @@ static int64_t product(const int64_t *dims, int n)
     return p;
 }
 
+/* Returns n bool values as a bitmap, which the caller frees. */
 static void *pack_bits(const uint8_t *values, int64_t n)
 {
     uint8_t *bits = calloc(1, (size_t)(n + 7) / 8 + 1);
@@ -77,6 +84,7 @@ static void *pack_bits(const uint8_t *values, int64_t n)
     return bits;
 }
 
+/* Returns the n + 1 offsets of n strings, which the caller frees. */
 static void *sum_lengths(const uint64_t *lengths, int64_t n)
 {
     int64_t *offsets = malloc(((size_t)n + 1) * sizeof(*offsets));
@@ -87,8 +95,7 @@ static void *sum_lengths(const uint64_t *lengths, int64_t n)
     return offsets;
 }
 
-/* The values of a component: n byte strings, or n numbers. Here and below an array that could not be
- * completed is released with the whole batch's. */
+/* Makes *a the array of a component's values: n byte strings, or n numbers. */
 static int values_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int64_t n)
 {
     bool bytes = c->lengths != NULL;
@@ -105,7 +112,9 @@ static int values_init(struct ArrowArray *a, PyObject *slab, const struct cachew
     return (bytes || c->dtype == CACHEW_BOOL) && !o->copy ? -1 : 0;
 }
 
-/* A component: its values, in lists of fixed size where elements have a shape. */
+/* Makes *a the array of a component with n elements: the values, or lists of fixed size if elements have a
+ * shape. first: index of the first dimension that belongs to the element (1 if dimension 0 is the batch's,
+ * else 0). */
 static int component_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int first,
                           int64_t n)
 {
@@ -127,10 +136,11 @@ static int batch_array(PyObject *slab, const struct cachew_batch *b, bool batche
 
 /* ---- types ---- */
 
+/* private_data of an ArrowSchema: what the schema owns. */
 struct schema_owner {
     char *name, *metadata;
     char format[32];
-    struct ArrowSchema **children; /* pointers, and behind them the children */
+    struct ArrowSchema **children; /* one allocation: n_children pointers, then the children themselves */
 };
 
 static void release_schema(struct ArrowSchema *s)
@@ -146,6 +156,7 @@ static void release_schema(struct ArrowSchema *s)
     s->release = NULL;
 }
 
+/* Makes *s a schema with zeroed children. */
 static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name, const char *format,
                                         size_t n_children)
 {
@@ -166,6 +177,7 @@ static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name,
     return o->name && o->children ? o : NULL;
 }
 
+/* Returns Arrow's format string of a dtype. */
 static const char *format_of(enum cachew_dtype dtype)
 {
     static const char *const formats[] = {
@@ -177,11 +189,13 @@ static const char *format_of(enum cachew_dtype dtype)
     return formats[dtype];
 }
 
-/* Elements of two and more dimensions are Arrow's canonical tensors: the list's type carries their shape. */
+/* Returns the metadata of Arrow's extension type fixed_shape_tensor, for elements of two and more dimensions:
+ * the elements' shape. The caller frees it. */
 static char *tensor_metadata(const int64_t *dims, int ndim)
 {
-    /* two pairs of a key and a value, each behind its length in native order; the last value is the shape */
-    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lengths are as they lie in memory");
+    /* The number of pairs, 2, then each key and value, with its length before it. The last value, the shape,
+     * is appended below. */
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head has lengths in little-endian order");
     static const char head[] = "\x02\0\0\0"
                                "\x14\0\0\0ARROW:extension:name"
                                "\x18\0\0\0"
@@ -203,6 +217,7 @@ static char *tensor_metadata(const int64_t *dims, int ndim)
     return metadata;
 }
 
+/* Makes *s the schema of a component. first: as in component_init. */
 static int component_schema(struct ArrowSchema *s, const struct cachew_component *c, int first)
 {
     if (c->ndim <= first)

@@ -1,10 +1,9 @@
 /*
- * Slab: a batch in Python's hands, given back when the last reference to it goes. Buffer: the bytes of one of
- * its components, for everything that takes the buffer protocol; it holds a reference to the slab, so that an
- * array over it keeps the batch.
+ * The type Slab: owns a batch, and releases it when the last reference to the slab is dropped. The type
+ * Buffer: gives the bytes of one component through the buffer protocol. It owns a reference to the slab, so
+ * that an array over the buffer keeps the batch.
  *
- * In a forked child the engine's threads and locks are not there: a batch of the parent may be read, and is
- * never given back.
+ * A forked child has none of the engine's threads: it may read a batch of the parent, and never releases it.
  */
 #include "core.h"
 
@@ -12,15 +11,15 @@
 
 struct slab {
     PyObject ob_base;
-    struct cachew_batch *b;
-    pid_t owner; /* the process that the engine runs in */
+    struct cachew_batch *b; /* owned */
+    pid_t owner;            /* the process in which the engine runs: only there the batch is released */
 };
 
 struct buffer {
     PyObject ob_base;
-    PyObject *slab;
-    void *data;
-    Py_ssize_t size;
+    PyObject *slab;  /* a reference */
+    void *data;      /* in the slab's batch; may be NULL if size is 0 */
+    Py_ssize_t size; /* bytes */
 };
 
 static struct cachew_batch *get(PyObject *self)
@@ -44,13 +43,14 @@ static void slab_dealloc(PyObject *self)
 {
     struct slab *s = (struct slab *)self;
     if (s->b && s->owner == getpid()) {
-        Py_BEGIN_ALLOW_THREADS /* the last batch of an iterator that is gone ends the engine's threads */
+        Py_BEGIN_ALLOW_THREADS /* may wait: the last batch of a freed iterator ends the engine's threads */
             cachew_batch_release(s->b);
         Py_END_ALLOW_THREADS
     }
     core_free(self);
 }
 
+/* Returns a new buffer over memory of the slab's batch. */
 static PyObject *buffer_over(PyObject *slab, const void *data, size_t size)
 {
     struct buffer *o = (struct buffer *)PyType_GenericAlloc(core_state_of(slab)->buffer, 0);
@@ -72,7 +72,7 @@ static PyObject *component(const void *slab, size_t i)
     PyObject *self = (PyObject *)(uintptr_t)slab;
     const struct cachew_component *c = cachew_batch_component(get(self), i);
     size_t lengths = cachew_batch_records(get(self)) * sizeof(c->lengths[0]);
-    /* if one of the objects is NULL, an exception is set, and the others are released */
+    /* if one of the new objects is NULL, Py_BuildValue releases the others, and the exception stays set */
     return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype), core_tuple((size_t)c->ndim, dim, c),
                          buffer_over(self, c->data, c->size),
                          c->lengths ? buffer_over(self, c->lengths, lengths) : Py_NewRef(Py_None));
@@ -113,7 +113,7 @@ static PyObject *slab_record_flags(PyObject *self, PyObject *unused)
     return core_tuple(cachew_batch_records(get(self)), record_flags, get(self));
 }
 
-/* Hashing reads all of the batch: other threads may run meanwhile. */
+/* Returns a hash of the batch as a Python int. Other threads run meanwhile: hashing reads the whole batch. */
 static PyObject *hash_as_int(PyObject *self, struct cachew_hash (*hash)(const struct cachew_batch *b))
 {
     char text[33];
@@ -145,13 +145,14 @@ static PyMethodDef slab_methods[] = {
     {"place", slab_place, METH_NOARGS, "(epoch, g, flags, records)"},
     {"records", slab_records, METH_NOARGS, "the ids of the records"},
     {"record_flags", slab_record_flags, METH_NOARGS, "the flags of the records"},
-    {"hash", slab_hash, METH_NOARGS, "128 bits: their sum over all batches is the digest"},
-    {"set_hash", slab_set_hash, METH_NOARGS, "128 bits: their sum over all batches is the set digest"},
+    {"hash", slab_hash, METH_NOARGS, "a hash of 128 bits; the sum over all batches is the digest"},
+    {"set_hash", slab_set_hash, METH_NOARGS,
+     "a hash of 128 bits; the sum over all batches is the set digest"},
     {0},
 };
 
 static PyType_Slot slab_slots[] = {
-    {Py_tp_doc, "A batch; it goes back to the engine with the last reference"},
+    {Py_tp_doc, "A batch in the engine's memory, which is freed with the last reference"},
     {Py_tp_dealloc, slab_dealloc},
     {Py_tp_methods, slab_methods},
     {0},
@@ -177,7 +178,7 @@ static int buffer_get(PyObject *self, Py_buffer *view, int flags)
 }
 
 static PyType_Slot buffer_slots[] = {
-    {Py_tp_doc, "The bytes of a component; keeps its batch"},
+    {Py_tp_doc, "The bytes of a component; owns a reference to the slab"},
     {Py_tp_dealloc, buffer_dealloc},
     {Py_bf_getbuffer, buffer_get},
     {0},

@@ -1,7 +1,7 @@
 /*
- * What the files of the extension module cachew._core share. It knows the public C interface and Python's
- * limited API of 3.11, nothing else: no NumPy, nothing of the library's inside. Everything that is not about
- * ownership, waiting or bytes is written in Python.
+ * Declarations that the files of the extension module cachew._core share. The module uses only the library's
+ * public C interface and Python's limited API of 3.11: no NumPy, and no internal functions of the library. It
+ * does what concerns ownership, waiting and bytes; all else is written in Python.
  */
 #pragma once
 #define PY_SSIZE_T_CLEAN
@@ -10,73 +10,78 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* One per module object. */
+/* The state of a module object, which owns the references. */
 struct core_state {
     PyTypeObject *pipeline, *iterator, *slab, *buffer;
-    PyObject *error; /* cachew._errors.from_core */
+    PyObject *error; /* the function cachew._errors.from_core */
 };
 
-/* module.c: the state of the module that one of the types belongs to. */
+/* All functions need the interpreter's lock (the GIL), unless they say otherwise. */
+
+/* module.c: returns the state of the module to which the type of self belongs. */
 struct core_state *core_state_of(PyObject *self);
 
 /* errors.c: sets the Python exception for e, which it frees. Returns NULL. */
 void *core_raise(const struct core_state *st, struct cachew_error *e);
-/* The same for what this module finds itself: kind is one of cachew._errors. */
+/* Sets the Python exception for an error that this module found itself. kind: a key of
+ * cachew._errors.BY_KIND. Returns NULL. */
 void *core_raise_kind(const struct core_state *st, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* A text that the library returned new, as str; frees it. NULL (no memory) is passed on as MemoryError. */
+/* Returns a text of the library as a new str, and frees the text. text NULL means that there was no memory:
+ * then it raises MemoryError and returns NULL. */
 PyObject *core_text(char *text);
 
-/* module.c: frees an object of one of the types, and its reference to the type. */
+/* module.c: frees an object of one of the module's types, and its reference to the type. */
 void core_free(PyObject *self);
-/* A new tuple of n items, new references that `item` returns. NULL: an exception is set. */
+/* Returns a new tuple of n items; item(arg, i) returns item i, a new reference. NULL: an exception is set. */
 PyObject *core_tuple(size_t n, PyObject *(*item)(const void *arg, size_t i), const void *arg);
 
 /* pipeline.c */
 struct core_pipeline {
     PyObject ob_base;
-    struct cachew_pipeline *p; /* immutable once the object is there */
+    struct cachew_pipeline *p; /* owned; immutable after construction */
 };
 
 extern PyType_Spec core_pipeline_spec;
 PyObject *core_pipeline_load(PyObject *module, PyObject *path);
 
-/* A call of the library that may take long: of a pipeline, with options. */
+/* A call of a library function that may take long. The function takes a pipeline and options. */
 struct core_call {
-    void (*fn)(
-        struct core_call *call); /* sets r, and error or a result. It runs without the interpreter's lock */
-    const struct cachew_pipeline *p;
+    /* Calls the function. Sets r, and error or a result. Runs on another thread, without the interpreter's
+     * lock. */
+    void (*fn)(struct core_call *call);
+    const struct cachew_pipeline *p; /* borrowed */
     struct cachew_options options;
-    double seconds; /* of explain */
-    int json;
-    /* results; the texts and the iterator are the caller's, also where core_call fails */
+    double seconds; /* of explain: how long to run the pipeline; 0: not at all */
+    int json;       /* of explain: return JSON */
+    /* Results. The caller owns text and it, also if core_call returns false. */
     char *text;
     uint64_t n;
     struct cachew_iterator *it;
-    struct cachew_error *error;
-    int r;
+    struct cachew_error *error; /* if r < 0; core_call frees it */
+    int r;                      /* what the library's function returned */
 };
 
-/* wait.c: reads the options from the tuple that _options.py makes (the library checks them), and runs
- * call->fn on a thread of its own while this thread handles signals. If a signal's handler raises, the call
- * is interrupted. False: an exception is set. */
+/* wait.c: reads the options from the tuple that _options.py makes (the library checks their values), and runs
+ * call->fn on a separate thread, while this thread handles signals. If a signal handler raises, the call is
+ * interrupted. Returns false if an exception is set. */
 bool core_call(struct core_call *call, const struct core_state *st, PyObject *pipeline, PyObject *options);
 
 /* iterator.c */
 extern PyType_Spec core_iterator_spec;
 PyObject *core_iterator_open(PyObject *module, PyObject *args);
 
-/* batch.c: a batch in Python's hands. The slab object owns it; buffers, one per component, keep the slab
- * object. */
+/* batch.c: a slab object owns a batch; a buffer object gives the memory of one component, and owns a
+ * reference to the slab. */
 extern PyType_Spec core_slab_spec, core_buffer_spec;
-/* Takes the batch over, also on failure. */
+/* Returns a new slab. Takes over the batch, also on failure (NULL: an exception is set). */
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b);
 
-/* arrays.c: arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule), both -> (id, count,
- * what keeps the data) */
+/* arrays.c: the Python functions arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule).
+ * Both return (id of the data, number of elements, an object that keeps the data registered). */
 PyObject *core_arrays(PyObject *module, PyObject *args);
 PyObject *core_arrow(PyObject *module, PyObject *capsule);
 
-/* arrow.c: a new tuple of two capsules, arrow_schema and arrow_array. batched: components have a batch
- * dimension. */
+/* arrow.c: returns a new tuple of two capsules, arrow_schema and arrow_array. slab: owns b. batched:
+ * components have a batch dimension. NULL: an exception is set. */
 PyObject *core_arrow_capsules(PyObject *slab, const struct cachew_batch *b, bool batched);

@@ -1,8 +1,10 @@
-/* Errors of the library as Python exceptions, which cachew._errors.from_core makes. */
+/* Raises errors of the library as Python exceptions; cachew._errors.from_core makes the exception objects. */
 #include "core.h"
 
 #include <stdarg.h>
 
+/* Raises the exception error, whose reference it takes. error NULL: an exception is set already. Returns
+ * NULL. */
 static void *raise_made(PyObject *error)
 {
     if (error) {
@@ -17,7 +19,7 @@ void *core_raise(const struct core_state *st, struct cachew_error *e)
     PyObject *error = PyObject_CallFunction(
         st->error, "yyyyyyyy", cachew_error_kind(e), cachew_error_message(e), cachew_error_operator(e),
         cachew_error_attribute(e), cachew_error_value(e), cachew_error_expected(e), cachew_error_file(e),
-        cachew_error_record(e)); /* NULL, a fact that is not there, becomes None */
+        cachew_error_record(e)); /* facts that do not apply are NULL, which becomes None */
     cachew_error_free(e);
     return raise_made(error);
 }

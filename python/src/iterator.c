@@ -1,28 +1,30 @@
 /*
- * Iterator: a running pipeline. Waits are cut into slices, so that signals are seen soon; the interpreter's
- * lock is not held meanwhile.
+ * The type Iterator: a running pipeline. It waits for a batch in slices, without the interpreter's lock, and
+ * checks for signals after each slice.
  *
- * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread
- * ends its wait. While a handler of a signal runs no thread is inside: the handler may ask for the state, or
- * close. In a forked child nothing of the engine is touched: its threads are not there.
+ * One thread at a time may use the iterator (`busy`; the interpreter's lock guards all fields). close() from
+ * another thread ends that thread's wait. While a signal handler runs, no thread is using the iterator, so
+ * the handler may take the state or close the iterator. In a forked child, which has none of the engine's
+ * threads, nothing of the engine is used.
  *
- * A batch is offered until it is accepted: what a handler raises meanwhile, in here or in Python, loses
- * nothing. The next call gives it again.
+ * A batch is offered until Python accepts it: each call of next() gives the same batch. So no batch is lost
+ * if a signal handler raises before the batch has reached the user.
  */
 #include "core.h"
 
 #include <time.h>
 #include <unistd.h>
 
-/* How long a signal may wait for its handler. */
+/* The longest time between two checks for signals, in seconds. */
 #define SLICE_S 0.05
 
 struct iterator {
     PyObject ob_base;
-    struct cachew_iterator *it; /* NULL: closed */
-    pid_t owner;
-    bool busy, closing;
-    PyObject *offered; /* the slab that was given last, until it is accepted; else NULL */
+    struct cachew_iterator *it; /* owned; NULL: closed */
+    pid_t owner;                /* the process that opened it */
+    bool busy;                  /* a thread is using it */
+    bool closing;               /* the thread that is using it frees it afterwards */
+    PyObject *offered;          /* a reference to the slab that is offered; NULL: none is */
 };
 
 static double now_s(void)
@@ -55,7 +57,7 @@ PyObject *core_iterator_open(PyObject *module, PyObject *args)
     return good ? (PyObject *)self : NULL;
 }
 
-/* Whether it may be used here and now; else an exception is set. */
+/* Sets busy, and returns true; or, if the iterator can't be used now, sets an exception and returns false. */
 static bool enter(struct iterator *self)
 {
     const struct core_state *st = core_state_of((PyObject *)self);
@@ -65,9 +67,9 @@ static bool enter(struct iterator *self)
                         "from the dataset",
                         (int)self->owner, (int)getpid());
     else if (self->busy)
-        core_raise_kind(
-            st, "usage",
-            "this iterator is in use by another thread; make one per thread, or hand the batches on");
+        core_raise_kind(st, "usage",
+                        "this iterator is in use by another thread; make one iterator per thread, or pass "
+                        "the batches on");
     else if (!self->it)
         core_raise_kind(st, "usage", "this iterator is closed");
     else
@@ -75,6 +77,7 @@ static bool enter(struct iterator *self)
     return false;
 }
 
+/* Closes the iterator. */
 static void end(struct iterator *self)
 {
     struct cachew_iterator *it = self->it;
@@ -91,15 +94,15 @@ static void leave(struct iterator *self)
         end(self);
 }
 
-/* The job was paused on request. */
+/* Whether the wait ended because an administrator paused the service's job (`cachew jobs --pause`). */
 static bool is_paused(const struct cachew_error *e)
 {
     const char *attribute = cachew_error_attribute(e), *value = cachew_error_value(e);
     return attribute && value && strcmp(attribute, "job") == 0 && strcmp(value, "paused") == 0;
 }
 
-/* The last slice of a wait ended with e, which is freed. Whether there is to be another one; else an
- * exception is set. */
+/* Decides after a slice that gave no batch. status, e: what ended the slice; frees e. late: the time limit
+ * has passed. Returns true to wait for another slice; else an exception is set. */
 static bool goes_on(const struct iterator *self, int status, struct cachew_error *e, double timeout_s,
                     bool late)
 {
@@ -113,11 +116,12 @@ static bool goes_on(const struct iterator *self, int status, struct cachew_error
     else if (late)
         core_raise_kind(st, "deadline", "no batch came within %g s: %s", timeout_s, cachew_error_message(e));
     cachew_error_free(e);
-    /* signals, and what came of one within a note */
+    /* runs signal handlers, and raises exceptions that note_failed (wait.c) kept */
     return status == CACHEW_E_DEADLINE && !late && Py_MakePendingCalls() >= 0;
 }
 
-/* What is offered, a new reference, waiting for it in slices: NULL with an exception set. */
+/* Waits for a batch, at most timeout_s seconds (negative: without limit). Returns a new reference to the slab
+ * that is offered, or to None at the end; NULL: an exception is set. */
 static PyObject *wait_for_batch(struct iterator *self, double timeout_s)
 {
     double deadline = timeout_s < 0 ? -1 : now_s() + timeout_s;
@@ -136,7 +140,7 @@ static PyObject *wait_for_batch(struct iterator *self, double timeout_s)
         leave(self);
         if (r >= 0)
             return given;
-        if (r == CACHEW_E_DEADLINE && deadline >= 0 && is_paused(e)) /* the time does not count */
+        if (r == CACHEW_E_DEADLINE && deadline >= 0 && is_paused(e)) /* the time of a pause does not count */
             deadline += now_s() - start;
         if (!goes_on(self, r, e, timeout_s, deadline >= 0 && now_s() >= deadline))
             return NULL;
@@ -150,17 +154,19 @@ static PyObject *iterator_next(PyObject *o, PyObject *args)
     return PyArg_ParseTuple(args, "|d", &timeout_s) ? wait_for_batch((struct iterator *)o, timeout_s) : NULL;
 }
 
-/* An attribute that is set, not a method: after a call Python looks for signals, and the batch may be lost.
- * One that is closed needs to know no more. */
+/* Accepts the offered batch. It is called by setting the attribute `accepted`, because after a method call
+ * Python may run signal handlers, and an exception of a handler would lose the batch. If the iterator is
+ * closed, it does nothing. */
 static int iterator_accept(PyObject *o, PyObject *slab, void *unused)
 {
     struct iterator *self = (struct iterator *)o;
     if (!self->it)
         return 0;
     if (self->busy || !slab || slab != self->offered) {
-        core_raise_kind(core_state_of(o), "usage",
-                        "this batch was given to another thread, which asked this iterator at the same time; "
-                        "make one per thread, or hand the batches on");
+        core_raise_kind(
+            core_state_of(o), "usage",
+            "another thread requested a batch of this iterator at the same time, and got this one; "
+            "make one iterator per thread, or pass the batches on");
         return -1;
     }
     cachew_iterator_accept(self->it);
@@ -168,6 +174,7 @@ static int iterator_accept(PyObject *o, PyObject *slab, void *unused)
     return 0;
 }
 
+/* Returns a text that a function of the library gives for the iterator. */
 static PyObject *iterator_text(PyObject *o, char *(*text_of)(const struct cachew_iterator *))
 {
     struct iterator *self = (struct iterator *)o;
@@ -209,7 +216,8 @@ static PyObject *iterator_held(PyObject *o, PyObject *unused)
     return PyLong_FromSize_t(n);
 }
 
-/* A thread that waits inside frees it on its way out. */
+/* Closes the iterator. If another thread is using it, interrupts that thread, which then closes it (leave).
+ */
 static PyObject *iterator_close(PyObject *o, PyObject *unused)
 {
     struct iterator *self = (struct iterator *)o;
@@ -234,8 +242,8 @@ static void iterator_dealloc(PyObject *o)
 }
 
 static PyGetSetDef attributes[] = {
-    {"accepted", NULL, iterator_accept, "set to the slab that next() gave: the position moves behind it",
-     NULL},
+    {"accepted", NULL, iterator_accept,
+     "set to the slab that next() gave, to accept it: the position moves past its batch", NULL},
     {0},
 };
 
@@ -245,8 +253,8 @@ static PyMethodDef methods[] = {
     {"state", iterator_state, METH_NOARGS, "the position after the last batch that was accepted, as JSON"},
     {"profile", iterator_profile, METH_NOARGS, "where the time goes, as JSON"},
     {"quarantine", iterator_quarantine, METH_NOARGS, "(skipped, replaced, JSON list of records)"},
-    {"held", iterator_held, METH_NOARGS, "batches handed out and not given back"},
-    {"close", iterator_close, METH_NOARGS, "ends it; from any thread"},
+    {"held", iterator_held, METH_NOARGS, "number of batches that were given and are not released yet"},
+    {"close", iterator_close, METH_NOARGS, "ends the iterator; may be called from any thread"},
     {0},
 };
 

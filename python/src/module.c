@@ -1,4 +1,4 @@
-/* The module: its types, its functions, and the classes of exceptions that it raises. */
+/* The module cachew._core: its types and functions. */
 #include "core.h"
 
 static struct PyModuleDef definition;
@@ -62,10 +62,12 @@ static PyMethodDef functions[] = {
     {"arrow", core_arrow, METH_O, "arrow(capsule) -> (id, count, keeper): data of an Arrow stream"},
     {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
     {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
-    {"load_plugin", load_plugin, METH_O, "load_plugin(path): operators of a shared object"},
+    {"load_plugin", load_plugin, METH_O, "load_plugin(path): adds the operators of a shared object"},
     {"operators_json", operators_json, METH_NOARGS,
      "the operators and their attributes, as `cachew ops --json`"},
-    {"set_python", set_python, METH_VARARGS, "set_python(python, program): what runs Python functions"},
+    {"set_python", set_python, METH_VARARGS,
+     "set_python(python, program): the interpreter and the program of host processes, which run Python "
+     "functions"},
     {"version", version, METH_NOARGS, "the library's version"},
     {0},
 };
@@ -121,7 +123,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "cachew._core",
-    .m_doc = "The C interface of Cachew, as thin as it can be. Use the package cachew.",
+    .m_doc = "The C interface of Cachew as Python objects. Internal: use the package cachew.",
     .m_size = sizeof(struct core_state),
     .m_methods = functions,
     .m_slots = slots,

@@ -1,4 +1,4 @@
-/* Pipeline: a checked pipeline. Immutable. */
+/* The type Pipeline: a pipeline that the library has parsed and checked. It is immutable. */
 #include "core.h"
 
 static struct cachew_pipeline *get(PyObject *self)
@@ -6,6 +6,7 @@ static struct cachew_pipeline *get(PyObject *self)
     return ((struct core_pipeline *)self)->p;
 }
 
+/* Returns a new object that owns p. On failure p is freed. */
 static PyObject *wrap(PyTypeObject *type, struct cachew_pipeline *p)
 {
     PyObject *self = PyType_GenericAlloc(type, 0);
@@ -16,7 +17,7 @@ static PyObject *wrap(PyTypeObject *type, struct cachew_pipeline *p)
     return self;
 }
 
-/* Pipeline(json, base_dir): checked in full, types included; no data are touched. */
+/* Pipeline(json, base_dir): parses and checks a pipeline, types included. Reads no data. */
 static PyObject *pipeline_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *json;
@@ -54,12 +55,12 @@ static PyObject *pipeline_json(PyObject *self, PyObject *unused)
     return core_text(cachew_pipeline_json(get(self)));
 }
 
-struct place { /* of a component in a schema */
+struct place { /* a component of a schema */
     const struct cachew_schema *schema;
-    size_t i;
+    size_t i; /* the component's index */
 };
 
-/* None: the dimension varies. */
+/* Returns dimension k of a component; None if it varies. */
 static PyObject *dim(const void *place, size_t k)
 {
     const struct place *p = place;
@@ -67,7 +68,7 @@ static PyObject *dim(const void *place, size_t k)
     return d < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(d);
 }
 
-/* (name, dtype, dimensions). None for the latter: not even their number is known. */
+/* Returns (name, dtype, dimensions) of component i. dimensions is None if even their number varies. */
 static PyObject *component(const void *schema, size_t i)
 {
     const struct place p = {schema, i};
@@ -139,11 +140,12 @@ static PyMethodDef methods[] = {
     {"explain", pipeline_explain, METH_VARARGS,
      "explain(options, seconds, json) -> what `cachew explain` prints"},
     {"batches", pipeline_batches, METH_O,
-     "batches(options) -> of an epoch, for each rank; -1: endless; None: not known beforehand"},
+     "batches(options) -> number of batches of an epoch for each rank; -1: endless; None: not known "
+     "beforehand"},
     {"state", pipeline_state, METH_O,
-     "state(options) -> that of an iterator before its first batch; nothing is computed"},
-    {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, with what is not a default"},
-    {"schema", pipeline_schema, METH_NOARGS, "([(name, dtype, shape), ...], batch size or 0), of elements"},
+     "state(options) -> the state of an iterator before its first batch; computes nothing"},
+    {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, without attributes that have their default"},
+    {"schema", pipeline_schema, METH_NOARGS, "(((name, dtype, shape of an element), ...), batch size or 0)"},
     {0},
 };
 

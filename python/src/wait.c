@@ -1,6 +1,6 @@
 /*
- * Calls that may take long: opening sources, which makes indexes. They run on a thread of their own, so that
- * this one can look for signals; what Python does with a signal happens on the main thread and nowhere else.
+ * Calls that may take long, because they open sources and make indexes. The call runs on a separate thread,
+ * so that the calling thread can check for signals: Python runs signal handlers only on the main thread.
  */
 #include "core.h"
 
@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a signal may wait for its handler. */
+/* The longest time between two checks for signals, in nanoseconds. */
 #define SLICE_NS 20000000L
 
 static void *start(void *p)
@@ -19,7 +19,7 @@ static void *start(void *p)
     return NULL;
 }
 
-/* Waits for a slice. Whether the thread is done. */
+/* Waits for the thread, at most SLICE_NS. Returns whether the thread has ended. */
 static bool join(pthread_t thread)
 {
     struct timespec t;
@@ -34,13 +34,13 @@ static bool join(pthread_t thread)
     Py_END_ALLOW_THREADS return r == 0;
 }
 
-/* False: a signal's handler raised. */
+/* Runs c->fn. Returns false if a signal handler raised. */
 static bool call_run(struct core_call *c)
 {
     volatile int interrupt = 0;
     pthread_t thread;
     c->options.interrupt = &interrupt;
-    if (pthread_create(&thread, NULL, start, c) != 0) { /* then it can't be interrupted */
+    if (pthread_create(&thread, NULL, start, c) != 0) { /* on this thread, where signals can't interrupt it */
         Py_BEGIN_ALLOW_THREADS c->fn(c);
         Py_END_ALLOW_THREADS return true;
     }
@@ -50,7 +50,7 @@ static bool call_run(struct core_call *c)
     return !interrupt;
 }
 
-/* For PyArg_ParseTuple: a path as bytes, or NULL for None. */
+/* A converter for PyArg_ParseTuple: sets *ret to a path as bytes (a new reference), or to NULL for None. */
 static int optional_path(PyObject *value, void *ret)
 {
     PyObject **path = ret;
@@ -61,7 +61,7 @@ static int optional_path(PyObject *value, void *ret)
     return PyUnicode_FSConverter(value, path);
 }
 
-/* A pending call: raises the exception, which it owns. */
+/* A pending call (Py_AddPendingCall): raises the exception arg, whose reference it owns. */
 static int raise_again(void *arg)
 {
     PyObject *e = arg;
@@ -70,13 +70,13 @@ static int raise_again(void *arg)
     return -1;
 }
 
-/* A waiting thread can't raise the exception of a note. What a handler of a signal raised meanwhile (Ctrl-C,
- * sys.exit()) is not lost: it is raised once the note's caller, or Python itself, makes pending calls.
- * Everything else is printed. */
+/* Handles the exception that logging a note raised; the library, which called note, can't raise it. If a
+ * signal handler raised it (KeyboardInterrupt, SystemExit), it is raised later, when Python or goes_on
+ * (iterator.c) makes pending calls. Any other exception is printed. */
 static void note_failed(PyObject *logger)
 {
     PyObject *type, *e, *traceback;
-    /* handlers, and pending calls, run on the main thread only */
+    /* signal handlers and pending calls run only on the main thread */
     bool of_signal = !PyErr_ExceptionMatches(PyExc_Exception) && gettid() == getpid();
     PyErr_Fetch(&type, &e, &traceback);
     PyErr_NormalizeException(&type, &e, &traceback);
@@ -90,15 +90,15 @@ static void note_failed(PyObject *logger)
     }
 }
 
-/* What a service is waited for, and what can't be cached, goes to the logger "cachew", as a warning. On any
- * thread, with nothing held. */
+/* Logs a note of the library (cachew_options.note) to the logger "cachew", as a warning. Called on any
+ * thread, without the interpreter's lock. */
 static void note(void *unused, const char *text)
 {
     (void)unused;
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "cachew") : NULL;
-    /* what was too long was cut, perhaps within a letter */
+    /* the library may have cut a long text within a UTF-8 character, so errors are replaced */
     PyObject *said = logger ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace") : NULL;
     PyObject *done = said ? PyObject_CallMethod(logger, "warning", "sO", "%s", said) : NULL;
     if (!done)
@@ -110,7 +110,8 @@ static void note(void *unused, const char *text)
     PyGILState_Release(gil);
 }
 
-/* Texts are borrowed from the tuple; *ret_index and *ret_cache, new references, hold the paths. */
+/* Reads a _options.Options. The texts of *ret are borrowed from the tuple. *ret_index and *ret_cache, new
+ * references or NULL, own the paths. Returns false if an exception is set. */
 static bool call_read_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index,
                               PyObject **ret_cache)
 {

@@ -213,7 +213,7 @@ def test_devices_that_are_not_there_are_refused_when_a_loader_is_made():
         jax_loader(ds, sharding=3)
     if not torch.cuda.is_available():
         with pytest.raises(
-            cachew.OptionError, match="option device is 'cuda': expected a device that torch finds"
+            cachew.OptionError, match="option device is 'cuda': expected another device: torch finds no CUDA"
         ):
             loader(ds, device="cuda")
     if not torch.accelerator.is_available():

@@ -87,4 +87,7 @@ def test_checks_of_keywords_do_not_hide_signatures():
     import inspect
 
     assert list(inspect.signature(Dataset.iterator).parameters)[:3] == ["self", "seed", "epochs"]
-    assert Dataset.iterator.__name__ == "iterator" and "threads: that compute" in Dataset.iterator.__doc__
+    assert (
+        Dataset.iterator.__name__ == "iterator"
+        and "threads: number of compute threads" in Dataset.iterator.__doc__
+    )

@@ -137,6 +137,6 @@ def test_two_threads_that_got_one_batch_do_not_both_have_it():
     it = cachew.Dataset.range(4).batch(2).iterator()
     slab = it._core.next()
     assert next(it)["value"].tolist() == [0, 1]
-    with pytest.raises(cachew.UsageError, match="given to another thread"):
+    with pytest.raises(cachew.UsageError, match="another thread requested a batch"):
         it._core.accepted = slab
     assert next(it)["value"].tolist() == [2, 3] and next(it, None) is None

@@ -244,7 +244,7 @@ def test_functions_that_can_not_be_loaded_or_pickled():
 def test_mistakes_are_raised_where_they_were_written():
     with pytest.raises(cachew.RecordError, match="ZeroDivisionError"):
         Dataset.range(3).map(lambda e: 1 // 0)
-    with pytest.raises(cachew.RecordError, match="no dtype of a component"):
+    with pytest.raises(cachew.RecordError, match="which components can't have"):
         Dataset.range(3).map(lambda e: {"value": object()})
     with pytest.raises(cachew.PipelineError, match='outputs .*int65.*expected for "value" a dtype .*int64'):
         Dataset.range(3).map(plus, outputs={"value": "int65"})
@@ -294,7 +294,7 @@ def test_functions_that_are_not_deterministic_are_reported():
     assert (
         done.stderr.count(
             "RuntimeWarning: map: dice: gave two different results for one record; if "
-            "that is meant, say deterministic=False"
+            "that is intended, use deterministic=False"
         )
         == 1
     )

@@ -183,7 +183,7 @@ helper.TABLE = np.ones(1 << 21, np.uint8)
 try:
     run(helper.f)
 except cachew.PipelineError as error:
-    assert "helper.TABLE is another one in the program than where" in str(error), error
+    assert "helper.TABLE has another value in the program than after importing" in str(error), error
     assert "helper.py" in str(error), error
 else:
     raise AssertionError("no error")
@@ -336,12 +336,12 @@ assert run(f) == [8, 8, 8]
 @pytest.mark.parametrize(
     ("function", "gone", "expected"),
     [
-        ("helper.late", "later", "the module later, which it imports when it runs"),
-        ("helper.f", "helper", "importing helper here fails: No module named 'helper'"),
+        ("helper.late", "later", "the module later, which the function imports when it runs"),
+        ("helper.f", "helper", "importing helper in the host process fails: No module named 'helper'"),
         (
             "lambda e: {'y': helper2.OFFSET}",
             "helper2",
-            "importing helper2 here fails: No module named 'helper2'",
+            "importing helper2 in the host process fails: No module named 'helper2'",
         ),
     ],
 )

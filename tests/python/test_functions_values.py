@@ -106,7 +106,7 @@ def test_arrays_in_another_byte_order_are_what_they_say(dtype, kind):
     [
         (
             [[1], [1, 2]],
-            'returned a? ?list as "y", which NumPy makes no array of [(]ValueError: setting an array element',
+            'returned a? ?list as "y", which NumPy can.t convert to an array [(]ValueError: setting an array',
         ),
         (None, '(returned NoneType as "y", expected int64|returned "y" of dtype object)'),
         (
@@ -144,14 +144,16 @@ class Raises:
 @pytest.mark.parametrize("outputs", [None, "int64"])
 def test_what_raises_when_numpy_asks_for_its_array_is_named(outputs):
     with pytest.raises(
-        cachew.RecordError, match='Raises as "y", which NumPy makes no array of .OSError: no longer open'
+        cachew.RecordError,
+        match='Raises as "y", which NumPy can.t convert to an array .OSError: no longer open',
     ):
         returned(Raises(), outputs)
 
 
 def test_a_text_without_utf8_is_named():
     with pytest.raises(
-        cachew.RecordError, match='returned a str as "y" that has no UTF-8 .*expected bytes or a text'
+        cachew.RecordError,
+        match='returned a str as "y" that can.t be written in UTF-8 .*expected bytes or a text',
     ):
         returned("a\ud800", "bytes")
 
@@ -182,7 +184,7 @@ def generator(e):
 def test_a_filter_that_has_not_run_kept_everything(function):
     with pytest.raises(
         cachew.RecordError,
-        match=f"{function.__name__}: returned {function.__name__}, expected something true, or false",
+        match=f"{function.__name__}: returned {function.__name__}, expected a value that is true or false",
     ):
         returned(function, kind="filter")
 

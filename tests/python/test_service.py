@@ -236,7 +236,7 @@ def test_sharding(service):
     for policy in ("dynamic", "DYNAMIC", "OFF"):
         assert [b.hash() for b in ds.distribute(service.address, seed=1, sharding=policy)] == whole
     for policy in ("static", "FILE", "DATA", "file_or_data", "HINT"):
-        with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker computes') as e:
+        with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker reads') as e:
             ds.distribute(service.address, sharding=policy)
         assert e.value.attribute == "sharding"
 
@@ -559,5 +559,5 @@ def test_the_length_of_a_loader_is_its_ranks(service, tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n")
     away = loader(Dataset.text(tmp_path / "a.txt").batch(1), service=service.address)
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(TypeError, match="where the workers are"):
+    with pytest.raises(TypeError, match="only the workers can read the data"):
         len(away)
