@@ -321,9 +321,8 @@ const struct cli_verb cli_verb_run = {
     .min_args = 1,
     .max_args = 1,
     .summary = "pull the batches of a pipeline as a training job would",
-    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a state file "
-               "is wrong; "
-               "3 the service can't be reached or\n"
-               "refused; 4 a deadline passed; 130 or 143 after SIGINT or SIGTERM, with the state written.",
+    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a\n"
+               "state file is wrong; 3 the service can't be reached, or refused; 4 a deadline passed;\n"
+               "130 or 143 after SIGINT or SIGTERM, with the state written.",
     .run = run_main,
 };
