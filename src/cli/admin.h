@@ -11,7 +11,7 @@ struct cli_admin {
     struct cli_credentials credentials;
     double wait_s; /* deadline for an answer of the dispatcher, in seconds */
     bool json;
-    char *token; /* owned; NULL: none */
+    char *token;                      /* owned; NULL: none */
     struct cw_admin_client_options o; /* made from the fields above; refers to them */
 };
 

@@ -19,8 +19,8 @@ struct bench {
     double seconds;
 };
 
-/* Resets the peak of resident memory (VmHWM) to the present value. If the system refuses, reported peaks count from the
- * start of the process. */
+/* Resets the peak of resident memory (VmHWM) to the present value. If the system refuses, reported peaks
+ * count from the start of the process. */
 static void bench_reset_peak_rss(void)
 {
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
@@ -31,8 +31,8 @@ static void bench_reset_peak_rss(void)
     close(fd);
 }
 
-/* Runs the pipeline best_of times with this number of threads. *ret is the report of the fastest run; the caller owns
- * it, also after an error. */
+/* Runs the pipeline best_of times with this number of threads. *ret is the report of the fastest run; the
+ * caller owns it, also after an error. */
 static int bench_run_step(struct bench *x, unsigned threads, json_t **ret, struct cw_error *err)
 {
     struct cw_measure_options o = {

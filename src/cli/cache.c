@@ -178,8 +178,8 @@ static uint64_t cache_n_written(const struct cw_cache *c)
     return f.kept + f.refused;
 }
 
-/* Takes the batches of one epoch. While the queue of entries to write is full, a batch may take longer than --wait. That
- * is an error only if no entry was written meanwhile. */
+/* Takes the batches of one epoch. While the queue of entries to write is full, a batch may take longer than
+ * --wait. That is an error only if no entry was written meanwhile. */
 static int cache_warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
@@ -214,8 +214,10 @@ static int cache_warm(struct cache *x, struct cw_error *err)
     int r = cli_pipeline_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_cache_points)
-        r = cw_error_set(err, CW_E_OPTION, "%s has neither the operator autocache nor cache: expected one, to know what to cache",
-                         x->common.file);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "%s has neither the operator autocache nor cache: expected one, to know what to cache",
+            x->common.file);
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
@@ -284,9 +286,10 @@ static int cache_dispatch(struct cache *x, struct cw_error *err)
     if (r >= 0 && x->key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
     else if (r >= 0 && narrow && x->key && l.n > 1)
-        r = cw_error_set(err, CW_E_OPTION,
-                         "%zu sets of %s begin with \"%.40s\": expected more characters of one set's name, or --all", l.n,
-                         x->dir, x->key);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "%zu sets of %s begin with \"%.40s\": expected more characters of one set's name, or --all", l.n,
+            x->dir, x->key);
     else if (r >= 0)
         r = cache_verbs[v].run(x, &l, err);
     cw_cache_list_deinit(&l);

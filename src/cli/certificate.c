@@ -52,8 +52,8 @@ static bool certificate_fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by,
            X509_set_issuer_name(c, X509_get_subject_name(by)) == 1;
 }
 
-/* Limits what the key may be used for (RFC 5280, 4.2.1). A daemon's certificate may authenticate a server and a client,
- * because a worker is a server to its clients and a client of the dispatcher. */
+/* Limits what the key may be used for (RFC 5280, 4.2.1). A daemon's certificate may authenticate a server and
+ * a client, because a worker is a server to its clients and a client of the dispatcher. */
 static bool certificate_restrict(X509 *c, enum cli_certified kind, const char *hosts, X509 *by)
 {
     bool authority = kind == CLI_AUTHORITY;

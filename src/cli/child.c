@@ -13,11 +13,11 @@
 #include "base/clock.h"
 #include "base/patience.h"
 
-/* A daemon gives up waiting for another daemon after cw_patience_start_ns, and says why. If a daemon is not ready
- * SLOW_NS after that, a warning is logged. */
+/* A daemon gives up waiting for another daemon after cw_patience_start_ns, and says why. If a daemon is not
+ * ready SLOW_NS after that, a warning is logged. */
 #define SLOW_NS UINT64_C(5000000000)
-/* A daemon that is not ready after this time is taken to hang, and is killed. The limit is longer if CACHEW_START_S
- * is. */
+/* A daemon that is not ready after this time is taken to hang, and is killed. The limit is longer if
+ * CACHEW_START_S is. */
 #define HANGS_NS UINT64_C(600000000000)
 #define POLL_MS 100 /* interval of checks for a pending SIGINT or SIGTERM, which are blocked */
 
@@ -79,8 +79,8 @@ static int child_read_ready(int out, const char *what, const struct cli_log *log
         uint64_t waited_ns = cw_now_ns() - began_ns;
         struct pollfd p = {.fd = out, .events = POLLIN};
         if (waited_ns >= hangs_ns)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not become ready within %g s",
-                                what, (double)hangs_ns / 1e9);
+            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not become ready within %g s", what,
+                                (double)hangs_ns / 1e9);
         if (waited_ns >= slow_ns && !warned) {
             warned = true;
             cli_log(log, true, "cachew %s is not ready after %g s; still waiting for it", what,

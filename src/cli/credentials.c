@@ -62,8 +62,8 @@ int cli_credentials_listen(const struct cli_credentials *c, struct cw_tls **ret,
     if (r <= 0)
         return r;
     if (!c->cert)
-        return credentials_missing("tls-cert", "a certificate to present to clients", "an option of TLS was given",
-                                   err);
+        return credentials_missing("tls-cert", "a certificate to present to clients",
+                                   "an option of TLS was given", err);
     if (c->mutual && !c->ca)
         return credentials_missing("tls-ca", "the authority that signs the certificates of accepted clients",
                                    "--tls-mutual was given", err);

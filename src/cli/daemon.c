@@ -73,8 +73,8 @@ int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
         if (e == 0)
             continue;
         return cw_error_value(err, CW_E_OPTION, "data-root", roots->items[i], "an existing directory",
-                              "--data-root %.300s: %s: expected an existing directory",
-                              roots->items[i], strerror(e));
+                              "--data-root %.300s: %s: expected an existing directory", roots->items[i],
+                              strerror(e));
     }
     return 0;
 }
@@ -110,13 +110,13 @@ static int listen_check(const char *address, bool tls, bool token, struct cw_err
     const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are"
                           : !tls         ? "--tls-cert and --tls-key are"
                                          : "--token-file is";
-    return r <= 0
-               ? r
-               : cw_error_set(err, CW_E_OPTION,
-                              "--listen %s is no loopback address, and %s missing: any host that reaches this "
-                              "address could read the data and run pipelines; expected a loopback address, "
-                              "TLS and a token (cachew keys init makes them), or --insecure",
-                              address, missing);
+    return r <= 0 ? r
+                  : cw_error_set(
+                        err, CW_E_OPTION,
+                        "--listen %s is no loopback address, and %s missing: any host that reaches this "
+                        "address could read the data and run pipelines; expected a loopback address, "
+                        "TLS and a token (cachew keys init makes them), or --insecure",
+                        address, missing);
 }
 
 static int http_check(const char *address, struct cw_error *err)

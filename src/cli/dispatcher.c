@@ -90,7 +90,8 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
          "one)"},
         {"state-dir", CLI_TEXT, &x.state_dir, "DIR",
          "keep the journal in DIR, and make DIR if needed (default: no journal: a restart forgets all jobs)"},
-        {"name", CLI_TEXT, &x.name, "NAME", "show NAME on the dashboard and in the status (default dispatcher)"},
+        {"name", CLI_TEXT, &x.name, "NAME",
+         "show NAME on the dashboard and in the status (default dispatcher)"},
         {"policy", CLI_TEXT, &x.scaling.policy, "P",
          "decide the number of workers of each job by this policy: auto, cachew-atc22, cachew-atc22-code, "
          "hpa or fixed:N (default: every worker serves all jobs)"},

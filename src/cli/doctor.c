@@ -1,5 +1,5 @@
-/* cachew doctor: checks what this machine offers, and says what to fix. Each check is a function that fills in one
- * struct check, which is printed as one line. */
+/* cachew doctor: checks what this machine offers, and says what to fix. Each check is a function that fills
+ * in one struct check, which is printed as one line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -88,8 +88,7 @@ static void check_features(struct check *c)
 #elif defined(__aarch64__)
     cw_text_add(&found, "neon");
 #endif
-    check_set(c, OK, NULL, "%s",
-              found.data ? found.data : "none that the image kernels can use");
+    check_set(c, OK, NULL, "%s", found.data ? found.data : "none that the image kernels can use");
 }
 
 static void check_kernels(struct check *c)
@@ -129,7 +128,8 @@ static void check_memfd(struct check *c)
         check_set(c, WARNING, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)",
                   "a memfd was made, but can't be sealed");
     else if ((p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        check_set(c, WARNING, "allow shared, writable mappings of sealed memfds", "can't be mapped: %s", strerror(errno));
+        check_set(c, WARNING, "allow shared, writable mappings of sealed memfds", "can't be mapped: %s",
+                  strerror(errno));
     else
         check_set(c, OK, NULL, "a memfd was made, sealed and mapped");
     if (p != MAP_FAILED)
@@ -151,8 +151,8 @@ static void check_files(struct check *c)
               (unsigned long long)l.rlim_max);
 }
 
-/* Makes a temporary file in dir, open for reading and writing and already unlinked. Returns its descriptor, or -1 with
- * errno. */
+/* Makes a temporary file in dir, open for reading and writing and already unlinked. Returns its descriptor,
+ * or -1 with errno. */
 static int check_make_file(const char *dir)
 {
     char path[4200];
@@ -191,10 +191,11 @@ static void check_index_dir(struct check *c)
     bool there = strcmp(parent, dir) == 0;
     int fd = check_make_file(parent);
     if (fd < 0) {
-        check_set(c, WARNING,
-                  "set CACHEW_INDEX_DIR to a directory that can be written to; without one each run indexes its "
-                  "data again",
-                  "%s: %s", parent, strerror(errno));
+        check_set(
+            c, WARNING,
+            "set CACHEW_INDEX_DIR to a directory that can be written to; without one each run indexes its "
+            "data again",
+            "%s: %s", parent, strerror(errno));
         return;
     }
     close(fd);
@@ -220,10 +221,11 @@ static void check_nowait(struct check *c)
     else if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == 1)
         check_set(c, OK, NULL, "works in %s", at);
     else
-        check_set(c, WARNING,
-                  "on this file system every read goes through a read thread, which is a little slower; ext4, "
-                  "xfs and btrfs don't need that",
-                  "%s: %s", at, strerror(errno));
+        check_set(
+            c, WARNING,
+            "on this file system every read goes through a read thread, which is a little slower; ext4, "
+            "xfs and btrfs don't need that",
+            "%s: %s", at, strerror(errno));
     if (fd >= 0)
         close(fd);
 }

@@ -1,5 +1,5 @@
-/* cachew explain: shows the compiled pipeline. Then runs it, shows where the time goes and which remedies would help,
- * and with --check tries the remedies. */
+/* cachew explain: shows the compiled pipeline. Then runs it, shows where the time goes and which remedies
+ * would help, and with --check tries the remedies. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ static void explain_print(void (*describe)(const json_t *, struct cw_text *), co
     cw_text_deinit(&t);
 }
 
-/* Called on the watcher's thread. After the first signal the command first removes the files of its trials; the second
- * signal ends it at once. */
+/* Called on the watcher's thread. After the first signal the command first removes the files of its trials;
+ * the second signal ends it at once. */
 static void explain_on_signal(void *interrupt, int number, bool again)
 {
     if (again)

@@ -12,7 +12,8 @@
 #include "ops/source/source_files.h"
 #include "dataset/index.h"
 
-/* Adds the files that match a pattern. A pattern without matches is an error of the argument (CW_E_OPTION) here. */
+/* Adds the files that match a pattern. A pattern without matches is an error of the argument (CW_E_OPTION)
+ * here. */
 static int index_add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)
 {
     int r = cw_source_files_match(f, pattern, false, &(struct cw_source_env){.base_dir = "."}, err);

@@ -103,7 +103,8 @@ static void record_print_alternatives(const json_t *record)
                record_cache(a, cache) ? ", cached after " : "", record_cache(a, cache) ? cache : "",
                cli_row_real(a, "batch_s"), cli_row_real(a, "time_s"), cli_row_real(a, "cost"));
         if (cli_row_real(a, "held_s") <
-            cli_row_real(a, "time_s")) /* the policy plans another number of workers for the time after the cache is full */
+            cli_row_real(a, "time_s")) /* the policy plans another number of workers for the time after the
+                                          cache is full */
             printf("; as long as they stay %.4g s for %.4g", cli_row_real(a, "held_s"),
                    cli_row_real(a, "held_cost"));
         printf("\n");
@@ -194,13 +195,15 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
         {"share", CLI_TEXT, &share, "NAME",
          "set the share that a job gets of too few workers; needs --weight, --priority or --quota"},
         {"weight", CLI_NUMBER, &claim.weight, "W",
-         "with --share: divide workers by weight among jobs of equal priority (default: unchanged; 1 for a new job)",
+         "with --share: divide workers by weight among jobs of equal priority (default: unchanged; 1 for a "
+         "new job)",
          .given = &claim.has_weight, .least = CW_WEIGHT_LEAST, .most = CW_WEIGHT_MOST},
         {"priority", CLI_SMALL, &claim.priority, "P",
-         "with --share: serve jobs of higher priority first (default: unchanged; 0 for a new job)", .max = 1000000,
-         .given = &claim.has_priority},
+         "with --share: serve jobs of higher priority first (default: unchanged; 0 for a new job)",
+         .max = 1000000, .given = &claim.has_priority},
         {"quota", CLI_SMALL, &claim.quota, "N",
-         "with --share: give the job at most N workers; 0: no limit (default: unchanged; no limit for a new job)",
+         "with --share: give the job at most N workers; 0: no limit (default: unchanged; no limit for a new "
+         "job)",
          .max = 10000, .given = &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME",
          "set what the policy optimises for a job; needs --objective or --price-client"},
@@ -217,7 +220,8 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, err);
     const char *explained = r == 0 && argv[1] ? argv[2] : NULL;
     if (r == 0 && argv[1] && (!explained || strcmp(argv[1], "explain") != 0))
-        r = cw_error_set(err, CW_E_OPTION, "cachew jobs %s: expected cachew jobs, or cachew jobs explain NAME", argv[1]);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "cachew jobs %s: expected cachew jobs, or cachew jobs explain NAME", argv[1]);
     if (r == 0)
         r = jobs_check_pair("share", share, claim.has_weight || claim.has_priority || claim.has_quota,
                             "--weight, --priority or --quota", err);

@@ -1,5 +1,5 @@
-/* cachew keys init: makes a certificate authority, a certificate for daemons, one for clients, and a token. With these
- * a small cluster can listen at addresses that are not loopback. */
+/* cachew keys init: makes a certificate authority, a certificate for daemons, one for clients, and a token.
+ * With these a small cluster can listen at addresses that are not loopback. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -39,14 +39,14 @@ struct keys {
     struct cli_texts hosts;
     uint64_t days;
     bool json;
-    struct cw_text names; /* the hosts as a certificate has them: DNS:NAME,IP:ADDRESS */
+    struct cw_text names;    /* the hosts as a certificate has them: DNS:NAME,IP:ADDRESS */
     char *contents[N_FILES]; /* of the files to write; owned, secret */
 };
 
 /* ---- making keys ---- */
 
-/* Whether host consists of letters, digits, dots and hyphens, with "*." allowed before them (RFC 1123). Other names are
- * not put into a certificate. */
+/* Whether host consists of letters, digits, dots and hyphens, with "*." allowed before them (RFC 1123). Other
+ * names are not put into a certificate. */
 static bool keys_is_name(const char *host)
 {
     const char *at = strncmp(host, "*.", 2) == 0 ? host + 2 : host;
@@ -62,7 +62,8 @@ static int keys_add_host(struct keys *k, const char *host, struct cw_error *err)
     bool number = inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
     if (!number && !keys_is_name(host))
         return cw_error_value(err, CW_E_OPTION, "host", host, "a host name or an IP address",
-                              "--host \"%.300s\": expected a host name or an IP address, without a port", host);
+                              "--host \"%.300s\": expected a host name or an IP address, without a port",
+                              host);
     cw_text_add(&k->names, "%s%s:%s", k->names.size ? "," : "", number ? "IP" : "DNS", host);
     return k->names.failed ? cw_error_nomem(err, 0, "names") : 0;
 }

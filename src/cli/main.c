@@ -28,8 +28,8 @@ static void main_usage(FILE *f)
     fprintf(f, "\ncachew VERB --help lists the options of a verb; cachew --version prints the version.\n");
 }
 
-/* Opens each closed standard stream on /dev/null, so that no file that is opened later gets the number of a standard
- * stream. Reading from the opened stdin and writing to the opened stdout and stderr fail. */
+/* Opens each closed standard stream on /dev/null, so that no file that is opened later gets the number of a
+ * standard stream. Reading from the opened stdin and writing to the opened stdout and stderr fail. */
 static void main_open_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)

@@ -65,7 +65,8 @@ static struct about zip_about(const struct entry *e)
     };
 }
 
-/* Adds an array as a .npy file: a header of .npy format 1.0, then the data. descr: NumPy's name of the dtype. */
+/* Adds an array as a .npy file: a header of .npy format 1.0, then the data. descr: NumPy's name of the dtype.
+ */
 static void zip_add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
                     const void *data, size_t size)
 {
@@ -185,7 +186,8 @@ int cli_npz_write(const char *dir, const struct cw_compiled *c, const struct cw_
     bool failed = ferror(z.f) != 0;
     failed |= fclose(z.f) != 0;
     if (r >= 0 && z.too_large)
-        return cw_error_set(err, CW_E_OPTION, "--dump: a batch is too large for a zip archive, which holds at most 4 GiB");
+        return cw_error_set(err, CW_E_OPTION,
+                            "--dump: a batch is too large for a zip archive, which holds at most 4 GiB");
     if (r >= 0 && failed)
         return cw_error_errno(err, CW_E_IO, errno, "--dump: can't write %s", path);
     return r;

@@ -85,7 +85,8 @@ static int option_parse_number(const struct cli_option *o, const char *value, st
         return 0;
     }
     snprintf(expected, sizeof(expected), "a number from %g to %g", o->least, most);
-    return option_bad_value(o, value, o->kind == CLI_SECONDS ? "a number of seconds from 0 to 1e9" : expected, err);
+    return option_bad_value(o, value, o->kind == CLI_SECONDS ? "a number of seconds from 0 to 1e9" : expected,
+                            err);
 }
 
 static int option_parse_value(const struct cli_option *o, const char *value, struct cw_error *err)
@@ -173,8 +174,7 @@ static int options_check(const struct cli_option *options, const bool *given, st
                                   "--%s is missing: expected %s", o->name, o->required);
         if (o->needs && given[o - options] && !given[option_find(options, o->needs) - options])
             return cw_error_value(err, CW_E_OPTION, o->name, "", o->needs,
-                                  "--%s needs --%s: expected both options", o->name,
-                                  o->needs);
+                                  "--%s needs --%s: expected both options", o->name, o->needs);
     }
     return 0;
 }

@@ -14,7 +14,8 @@ struct cli_pipeline {
 
 /* Rows for a verb's table of options. */
 #define CLI_PLUGIN_OPTION(plugins) \
-    {"plugin", CLI_TEXTS, plugins, "PATH", "load the operators of the plug-in PATH, a shared object; may be repeated"}
+    {"plugin", CLI_TEXTS, plugins, "PATH", \
+     "load the operators of the plug-in PATH, a shared object; may be repeated"}
 #define CLI_INDEX_DIR_OPTION(dir) \
     {"index-dir", CLI_TEXT, dir, "DIR", "keep indexes of data files in DIR (default ~/.cache/cachew/index)"}
 #define CLI_CACHE_BYTES_OPTION(bytes, verb) \

@@ -1,5 +1,5 @@
-/* cachew provision: runs as many workers as the dispatcher requests. Has one thread, which runs an event loop.
- * The fleet (service/fleet/fleet.h) starts the workers as child processes. */
+/* cachew provision: runs as many workers as the dispatcher requests. Has one thread, which runs an event
+ * loop. The fleet (service/fleet/fleet.h) starts the workers as child processes. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +27,11 @@ struct provision {
     struct cw_fleet *fleet;
     struct cw_timer *deadline;
     struct cw_error refused; /* why the dispatcher refused this provisioner; status 0: it did not */
-    bool ending;            /* draining has begun */
+    bool ending;             /* draining has begun */
 };
 
-/* Seconds after --drain-timeout after which a worker that drains is killed. A worker has a --drain-timeout of its
- * own, with the same default, and should end by itself. */
+/* Seconds after --drain-timeout after which a worker that drains is killed. A worker has a --drain-timeout of
+ * its own, with the same default, and should end by itself. */
 #define DRAIN_MORE_S 5
 
 static const char *const kinds[] = {"local", NULL};
@@ -96,8 +96,8 @@ static int provision_run(struct provision *x, struct cw_error *err)
             json_pack("{s:s, s:i, s:s}", "role", "provisioner", "pid", (int)getpid(), "id", x->o.pool));
         cw_loop_run(x->o.loop);
         if (x->refused.status < 0)
-            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses this provisioner: %.600s", x->o.dispatcher,
-                             x->refused.message);
+            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses this provisioner: %.600s",
+                             x->o.dispatcher, x->refused.message);
     } else
         x->o.provisioner->ops->free(x->o.provisioner);
     x->fleet = cw_fleet_free(x->fleet);
@@ -121,8 +121,8 @@ static int provision_check_words(const char *const *argv, size_t n, struct cw_er
     return cw_error_set(err, why.status, "workers would refuse their command line: %.800s", why.message);
 }
 
-/* Runs workers. words: the options after --, fewer than `most`; the options that this process passes on to its
- * workers come before them. */
+/* Runs workers. words: the options after --, fewer than `most`; the options that this process passes on to
+ * its workers come before them. */
 static int provision_serve(struct provision *x, int most, char **words, struct cw_error *err)
 {
     _cleanup_free_ const char **argv = calloc((size_t)most + 16, sizeof(*argv));
@@ -195,10 +195,11 @@ static int provision_main(int argc, char **argv, struct cw_error *err)
     if (r == 0)
         r = cw_pool_name_check(x.o.pool, err);
     if (r == 0 && x.o.minimum > x.o.maximum)
-        r = cw_error_set(err, CW_E_OPTION,
-                         "--min-workers %u is more than --max-workers %u: expected --min-workers to be at most "
-                         "--max-workers",
-                         x.o.minimum, x.o.maximum);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "--min-workers %u is more than --max-workers %u: expected --min-workers to be at most "
+            "--max-workers",
+            x.o.minimum, x.o.maximum);
     if (r == 0)
         r = cli_credentials_token(&x.credentials, &x.token, err);
     if (r == 0)

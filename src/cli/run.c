@@ -250,7 +250,8 @@ static int run_finish(struct run *x, int r, int ended_by, const struct cw_error 
     json_auto_t *result = cli_counts_json(&x->counts, &x->common, &x->outputs);
     if (r < 0)
         return cli_fail(err, x->common.json, result);
-    if (!ended_by) /* closing the cache may wait for storage, so a run that a signal ended prints its result first */
+    if (!ended_by) /* closing the cache may wait for storage, so a run that a signal ended prints its result
+                      first */
         cw_caching_end(&x->common.local, json_object_get(result, "cache"));
     int code = cli_print(json_incref(result));
     return ended_by ? 128 + ended_by : code;
@@ -265,12 +266,13 @@ static int run_main(int argc, char **argv, struct cw_error *err)
         {"epochs", CLI_COUNT, &x.ranks.epochs, "N", "run N epochs (default: the pipeline's, else 1)",
          .max = INT64_MAX, .given = &x.epochs_given},
         {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", .given = &x.batches_given},
-        {"rank", CLI_COUNT, &x.ranks.rank, "R", "take the batches of an epoch whose number g has g mod world-size = R (default 0)",
-         .max = 1 << 20},
+        {"rank", CLI_COUNT, &x.ranks.rank, "R",
+         "take the batches of an epoch whose number g has g mod world-size = R (default 0)", .max = 1 << 20},
         {"world-size", CLI_COUNT, &x.ranks.world_size, "W", "divide each epoch among W ranks (default 1)",
          .min = 1, .max = 1 << 20},
         {"order", CLI_TEXT, &x.ranks.order, "O",
-         "deliver batches in exact order (default), or in any order: each as soon as it is ready", .choices = orders},
+         "deliver batches in exact order (default), or in any order: each as soon as it is ready",
+         .choices = orders},
         CLI_REMOTE_OPTIONS(&x.remote),
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
          "cache elements in DIR, at the operators autocache and cache of the pipeline"},

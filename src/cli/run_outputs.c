@@ -13,16 +13,19 @@
 #include "cli/npz.h"
 #include "session/report.h"
 
-/* ---- the log: a JSON line per batch, written with one write(2) unless the system takes only a part of the line ---- */
+/* ---- the log: a JSON line per batch, written with one write(2) unless the system takes only a part of the
+ * line ---- */
 
-/* Removes the last n bytes of the log, a partial line, unless another process has appended to the file since. */
+/* Removes the last n bytes of the log, a partial line, unless another process has appended to the file since.
+ */
 static void log_remove_partial(int fd, size_t n)
 {
     struct stat st;
     off_t end = lseek(fd, 0, SEEK_CUR);
     if (n && end >= (off_t)n && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == end &&
         ftruncate(fd, end - (off_t)n) < 0)
-        fprintf(stderr, "cachew: --log: the last line is incomplete and can't be removed: %s\n", strerror(errno));
+        fprintf(stderr, "cachew: --log: the last line is incomplete and can't be removed: %s\n",
+                strerror(errno));
 }
 
 static int log_write(int fd, const char *line, size_t size, struct cw_error *err)

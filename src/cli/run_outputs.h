@@ -1,5 +1,5 @@
-/* The optional outputs of `run`: hashes, a log, .npz files, contact sheets, and the list of quarantined records
- * (those that failed and were skipped or replaced). Owns the open files. */
+/* The optional outputs of `run`: hashes, a log, .npz files, contact sheets, and the list of quarantined
+ * records (those that failed and were skipped or replaced). Owns the open files. */
 #pragma once
 #include <stdio.h>
 
@@ -17,7 +17,8 @@ struct cli_outputs {
 };
 
 #define CLI_OUTPUT_OPTIONS(o) \
-    {"digest", CLI_FLAG, &(o)->digest, NULL, "print a hash of the delivered batches, and one that ignores their order"}, \
+    {"digest", CLI_FLAG, &(o)->digest, NULL, \
+     "print a hash of the delivered batches, and one that ignores their order"}, \
         {"log", CLI_TEXT, &(o)->log, "FILE", "append a JSON line per batch to FILE"}, \
         {"dump", CLI_TEXT, &(o)->dump, "DIR", "write each batch to DIR as an .npz file"}, \
         {"save", CLI_TEXT, &(o)->save, "DIR", \

@@ -34,15 +34,16 @@ static int remote_needs_service(const char *option, const char *value, const cha
 int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct cw_error *err)
 {
     if (x->service)
-        return cache_dir
-                   ? cw_error_set(err, CW_E_OPTION,
-                                  "--cache-dir %s can't be used with --service: only the workers of a service have caches",
-                                  cache_dir)
-                   : 0;
+        return cache_dir ? cw_error_set(err, CW_E_OPTION,
+                                        "--cache-dir %s can't be used with --service: only the workers of a "
+                                        "service have caches",
+                                        cache_dir)
+                         : 0;
     int r = remote_needs_service("sharding", x->sharding, "", err);
     return r < 0 ? r
-                 : remote_needs_service("trace", x->trace, "; for a run without a service, cachew explain shows where the time goes",
-                                        err);
+                 : remote_needs_service(
+                       "trace", x->trace,
+                       "; for a run without a service, cachew explain shows where the time goes", err);
 }
 
 /* Returns 1 for --sharding off, 0 for dynamic. The names are those of the tf.data service. */
@@ -70,7 +71,8 @@ static int remote_job_name(const struct cli_remote *x, const struct cli_ranks *r
     int n;
     if (!x->job && ranks->world_size > 1 && !own)
         return cw_error_set(err, CW_E_OPTION,
-                            "--world-size %" PRIu64 " needs --job NAME: the ranks of a job find each other by its name",
+                            "--world-size %" PRIu64
+                            " needs --job NAME: the ranks of a job find each other by its name",
                             ranks->world_size);
     if (!x->job)
         n = asprintf(ret, "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());

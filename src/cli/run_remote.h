@@ -33,7 +33,8 @@ struct cli_remote {
          "of it"}, \
         {"service", CLI_TEXT, &(x)->service, "HOST:PORT", \
          "take the batches from the service whose dispatcher is at HOST:PORT"}, \
-        {"job", CLI_TEXT, &(x)->job, "NAME", "join the job NAME of the service; all ranks of a job give the same NAME"}, \
+        {"job", CLI_TEXT, &(x)->job, "NAME", \
+         "join the job NAME of the service; all ranks of a job give the same NAME"}, \
         {"credits", \
          CLI_COUNT, \
          &(x)->credits, \
@@ -45,7 +46,8 @@ struct cli_remote {
          CLI_TEXT, \
          &(x)->transport, \
          "T", \
-         "receive batches through shm (shared memory), unix or tcp (sockets), or auto (default): the fastest", \
+         "receive batches through shm (shared memory), unix or tcp (sockets), or auto (default): the " \
+         "fastest", \
          .choices = cli_transports}, \
         CLI_CONNECT_OPTIONS(&(x)->credentials), \
         {"trace", CLI_TEXT, &(x)->trace, "FILE", \

@@ -1,5 +1,5 @@
-/* Counts the batches that `run` receives, and prints the counts: as a progress line, and as the result in text or
- * JSON. */
+/* Counts the batches that `run` receives, and prints the counts: as a progress line, and as the result in
+ * text or JSON. */
 #pragma once
 #include "cli/pipeline.h"
 #include "cli/run_outputs.h"
@@ -15,8 +15,8 @@ struct cli_counts {
 
 /* Counts a batch that was just received. */
 void cli_counts_add(struct cli_counts *n, const struct cw_batch *b);
-/* Prints the progress line to stderr, at most five times a second, if n->progress is set. end: prints it in any case,
- * and ends the line. */
+/* Prints the progress line to stderr, at most five times a second, if n->progress is set. end: prints it in
+ * any case, and ends the line. */
 void cli_counts_progress(struct cli_counts *n, const struct cw_local *local, bool end);
 /* Returns the result as a JSON object (docs/cli.md), new; NULL: out of memory. */
 json_t *cli_counts_json(const struct cli_counts *n, const struct cli_pipeline *c,

@@ -4,9 +4,9 @@
 #include "policy/policy.h"
 
 struct cli_scaling {
-    const char *policy, *objective; /* NULL: no policy; objective "time" */
+    const char *policy, *objective;    /* NULL: no policy; objective "time" */
     double price_client, price_worker; /* per hour */
-    struct cw_policy found; /* the policy that `policy` names */
+    struct cw_policy found;            /* the policy that `policy` names */
 };
 
 /* needed: the option without which these are an error, since it turns the policy on. */

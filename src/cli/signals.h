@@ -16,14 +16,14 @@ struct cli_signal_watch {
     bool started;
 };
 
-/* Blocks SIGINT and SIGTERM in the calling thread and in the threads that it starts later. *ret is the set of the two
- * signals. */
+/* Blocks SIGINT and SIGTERM in the calling thread and in the threads that it starts later. *ret is the set of
+ * the two signals. */
 void cli_signals_block(sigset_t *ret);
 /* "SIGINT" or "SIGTERM". */
 const char *cli_signal_name(int number);
 
-/* Blocks SIGINT and SIGTERM and starts the thread that waits for them. w: zeroed, or stopped before; it must outlive
- * the thread. */
+/* Blocks SIGINT and SIGTERM and starts the thread that waits for them. w: zeroed, or stopped before; it must
+ * outlive the thread. */
 void cli_signal_watch_start(struct cli_signal_watch *w, void (*on_signal)(void *arg, int number, bool again),
                             void *arg);
 /* Ends the thread, if it runs. The signals stay blocked. */

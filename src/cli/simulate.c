@@ -32,8 +32,8 @@ static int simulate_load(const char *path, struct cw_workload *w, struct cw_erro
     return r;
 }
 
-/* Simulates the workload. Always computes the oracle's plans too, because the regret of a policy is its distance from
- * the oracle. */
+/* Simulates the workload. Always computes the oracle's plans too, because the regret of a policy is its
+ * distance from the oracle. */
 static int simulate_play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;

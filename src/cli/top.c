@@ -1,6 +1,6 @@
-/* cachew top: shows the jobs and workers of a service repeatedly. Rates are differences between two answers of the
- * dispatcher. Only WAIT%, the share of time that ranks waited, is computed by the dispatcher, because it depends on
- * when each rank reported last. */
+/* cachew top: shows the jobs and workers of a service repeatedly. Rates are differences between two answers
+ * of the dispatcher. Only WAIT%, the share of time that ranks waited, is computed by the dispatcher, because
+ * it depends on when each rank reported last. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -264,8 +264,8 @@ static int top_print(const struct top *t, const struct sample *s, const struct s
     return 0;
 }
 
-/* Prints an error instead of the tables. `top` then tries again, because a dispatcher that has answered once is
- * expected to come back. */
+/* Prints an error instead of the tables. `top` then tries again, because a dispatcher that has answered once
+ * is expected to come back. */
 static void top_print_gone(const struct cw_error *err)
 {
     char line[700];

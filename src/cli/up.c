@@ -1,6 +1,6 @@
-/* cachew up: runs a service on this machine. Starts a dispatcher and workers as child processes, restarts those
- * that die, and drains them at the end. The main thread waits for signals; with --end-with-stdin a second thread
- * waits for the end of stdin. */
+/* cachew up: runs a service on this machine. Starts a dispatcher and workers as child processes, restarts
+ * those that die, and drains them at the end. The main thread waits for signals; with --end-with-stdin a
+ * second thread waits for the end of stdin. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -43,7 +43,8 @@ struct up {
     uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
     double drain_s, worker_cpus;
-    uint64_t minimum; /* --min-workers. With a policy n_workers is the maximum, and a provisioner runs the workers */
+    uint64_t minimum; /* --min-workers. With a policy n_workers is the maximum, and a provisioner runs the
+                         workers */
     struct cli_scaling scaling;
     bool autoscale, no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
@@ -59,7 +60,8 @@ struct up {
 
 /* ---- processes ---- */
 
-#define MAX_GIVEN_ON 128 /* most --data-root and --plugin options together; each takes two words of a worker's command */
+#define MAX_GIVEN_ON \
+    128 /* most --data-root and --plugin options together; each takes two words of a worker's command */
 
 struct command {
     const char *argv[64 + 2 * MAX_GIVEN_ON];
@@ -77,8 +79,8 @@ static const char *command_number(struct command *c, const char *format, ...)
     return *text;
 }
 
-/* Adds options, given as pairs of a name and a value, until the name is NULL. Leaves out an option whose value
- * is NULL. */
+/* Adds options, given as pairs of a name and a value, until the name is NULL. Leaves out an option whose
+ * value is NULL. */
 static void command_add(struct command *c, ...) __attribute__((sentinel));
 
 static void command_add(struct command *c, ...)
@@ -138,8 +140,8 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
     return 0;
 }
 
-/* Adds the options of a worker. It gets 1/n_workers of the threads and of the memory; all workers share the cache
- * directory. */
+/* Adds the options of a worker. It gets 1/n_workers of the threads and of the memory; all workers share the
+ * cache directory. */
 static void command_add_worker(struct command *c, const struct up *u)
 {
     uint64_t share = u->threads || !(u->worker_cpus > 0)
@@ -274,8 +276,8 @@ static uint64_t up_restart(struct up *u)
     return next;
 }
 
-/* Kills a provisioner that hangs. Returns the number of ms after which to call this function again; 0: there is no
- * provisioner to watch. */
+/* Kills a provisioner that hangs. Returns the number of ms after which to call this function again; 0: there
+ * is no provisioner to watch. */
 static uint64_t up_watch_provisioner(struct up *u)
 {
     pid_t pid = u->daemons[1].pid;
@@ -292,8 +294,8 @@ static uint64_t up_watch_provisioner(struct up *u)
     return CLI_POOL_PROBE_NS / 1000000;
 }
 
-/* Sends a signal (0: none) to the dispatcher, or else to all other daemons. Returns whether any of the addressed
- * daemons runs. */
+/* Sends a signal (0: none) to the dispatcher, or else to all other daemons. Returns whether any of the
+ * addressed daemons runs. */
 static bool up_signal(const struct up *u, bool dispatcher, int signal)
 {
     bool any = false;
@@ -332,8 +334,8 @@ static void up_drain(struct up *u, const sigset_t *signals)
     }
 }
 
-/* The thread of --end-with-stdin: sends SIGTERM to this process when the other end of stdin is closed, also when
- * kill -9 ended the process there. */
+/* The thread of --end-with-stdin: sends SIGTERM to this process when the other end of stdin is closed, also
+ * when kill -9 ended the process there. */
 static void *up_watch_stdin(void *unused CW_UNUSED)
 {
     char ignored[256];
@@ -393,7 +395,8 @@ static int up_check_scaling(struct up *u, struct cw_error *err)
                             u->minimum, u->n_workers);
     if (strchr(u->scaling.policy, ':') && u->scaling.found.parameter > (double)u->n_workers)
         return cw_error_set(err, CW_E_OPTION,
-                            "--policy %s is more than --workers %" PRIu64 ": expected N to be at most --workers",
+                            "--policy %s is more than --workers %" PRIu64
+                            ": expected N to be at most --workers",
                             u->scaling.policy, u->n_workers);
     return 0;
 }
@@ -431,8 +434,9 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR",
          "keep the dispatcher's journal in DIR (default: no journal: a restart forgets all jobs)"},
         {"threads", CLI_COUNT, &u.threads, "N",
-         "run N compute threads in all workers together (default: one for each CPU that this process may use)", .min = 1,
-         .max = 1024},
+         "run N compute threads in all workers together (default: one for each CPU that this process may "
+         "use)",
+         .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &u.memory, "BYTES",
          "use at most BYTES of memory in all workers together (default: half of the memory)"},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
@@ -440,7 +444,8 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions"},
         {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL,
          "end, as after SIGTERM, when stdin is closed: so it ends with its parent process"},
-        {"no-restart", CLI_FLAG, &u.no_restart, NULL, "do not restart a dispatcher, worker or provisioner that dies"},
+        {"no-restart", CLI_FLAG, &u.no_restart, NULL,
+         "do not restart a dispatcher, worker or provisioner that dies"},
         {"drain-timeout", CLI_SECONDS, &u.drain_s, "S",
          "at the end, wait at most S seconds for running work to finish (default 30)"},
         CLI_INDEX_DIR_OPTION(&u.index_dir),

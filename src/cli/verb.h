@@ -1,4 +1,5 @@
-/* The descriptors of all verbs. Each verb has its own file, which ends with its descriptor. main.c lists them. */
+/* The descriptors of all verbs. Each verb has its own file, which ends with its descriptor. main.c lists
+ * them. */
 #pragma once
 #include "cli/options.h"
 

@@ -1,4 +1,5 @@
-/* cachew worker: computes ranges (runs of positions of an epoch) for a dispatcher, until a signal drains it. */
+/* cachew worker: computes ranges (runs of positions of an epoch) for a dispatcher, until a signal drains it.
+ */
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
@@ -40,8 +41,8 @@ static void worker_on_log(void *log, const char *text)
     cli_log(log, false, "%s", text);
 }
 
-/* Waits until the dispatcher has answered with the worker's id, or until SIGINT or SIGTERM. *ret_signal is the
- * signal, else 0. */
+/* Waits until the dispatcher has answered with the worker's id, or until SIGINT or SIGTERM. *ret_signal is
+ * the signal, else 0. */
 static int worker_wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals,
                                   int *ret_signal, struct cw_error *err)
 {
@@ -54,8 +55,8 @@ static int worker_wait_registered(struct cw_worker *w, const struct worker_run *
         if (s.registered)
             return 0;
         if (s.refused)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses this worker: %s", x->o.dispatcher,
-                                s.why);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses this worker: %s",
+                                x->o.dispatcher, s.why);
         if (cw_now_ns() >= until)
             return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within %g s%s%s",
                                 x->o.dispatcher, (double)ready_ns / 1e9, *s.why ? ": " : "", s.why);
@@ -131,12 +132,13 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         {"pool", CLI_TEXT, &x->o.pool, "NAME",
          "belong to the pool NAME of a provisioner, which starts and ends this worker (default: none)"},
         {"threads", CLI_SMALL, &x->o.threads, "N",
-         "run N compute threads for each pipeline (default: one for each CPU that this process may use)", .min = 1,
-         .max = 1024},
+         "run N compute threads for each pipeline (default: one for each CPU that this process may use)",
+         .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &x->o.memory, "BYTES",
          "use at most BYTES of memory for batches and their computation (default: half of the memory)"},
         {"max-streams", CLI_SMALL, &x->o.max_streams, "N",
-         "run at most N pipelines at a time, for all jobs together; further ones wait (default 64)", .min = 1, .max = 10000},
+         "run at most N pipelines at a time, for all jobs together; further ones wait (default 64)", .min = 1,
+         .max = 10000},
         {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
          "let pipelines read only files below DIR; may be repeated (default: all files)"},
         {"allow-python", CLI_FLAG, &x->o.allow_python, NULL,
@@ -160,8 +162,8 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
     return cli_parse(&cli_verb_worker, options, argc, argv, err);
 }
 
-/* Parses and checks the command line, but does not load its plug-ins. Returns what cli_parse returns. The caller
- * calls worker_deinit, also after an error. */
+/* Parses and checks the command line, but does not load its plug-ins. Returns what cli_parse returns. The
+ * caller calls worker_deinit, also after an error. */
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
@@ -222,8 +224,8 @@ static int worker_main(int argc, char **argv, struct cw_error *err)
     sigset_t signals;
     cli_raise_limits();
     cli_signals_block(&signals);
-    /* Without this, glibc raises its threshold when large blocks are freed, and then keeps up to 64 MB in each
-     * arena, beyond --memory. */
+    /* Without this, glibc raises its threshold when large blocks are freed, and then keeps up to 64 MB in
+     * each arena, beyond --memory. */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (r == 0)
         r = worker_serve(&x, &signals, err);
