@@ -182,8 +182,7 @@ def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daem
         lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found}
     )
     assert (
-        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; it is killed"
-        in service.err
+        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; it is killed" in service.err
     )
     assert 'pool "local" is away' in service.err
     assert service.end() == 0
