@@ -271,7 +271,7 @@ static int run_main(int argc, char **argv, struct cw_error *err)
         {"world-size", CLI_COUNT, &x.ranks.world_size, "W", "divide each epoch among W ranks (default 1)",
          .min = 1, .max = 1 << 20},
         {"order", CLI_TEXT, &x.ranks.order, "O",
-         "deliver batches in exact order (default), or in any order: each as soon as it is ready",
+         "exact (default): deliver batches in order; any: deliver each as soon as it is ready",
          .choices = orders},
         CLI_REMOTE_OPTIONS(&x.remote),
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
