@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that include arrows run one way: a folder of src/ uses only itself and those before it, and the
-Python extension (python/src) only the public header.
+"""Checks which folders include headers of which: a folder of src/ may use only itself and the folders before
+it in LAYERS, and the Python extension (python/src) only the public headers.
 
-usage: check_layers.py [ROOT]     (without arguments: the folder above this file's; and a test of the check
-itself)
+usage: check_layers.py [ROOT]     (without ROOT: checks this repository, after a test of the check itself)
 """
 
 import re
@@ -17,7 +16,7 @@ LAYERS = [
     *("session", "explain", "remote", "api"),
     *("service/fleet", "service/worker", "service/dispatcher", "sim", "cli"),
 ]
-GROUPS = ("service",)  # folders that only hold rooms
+GROUPS = ("service",)  # folders that contain only folders of LAYERS
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 

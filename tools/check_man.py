@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that man/cachew.1 has the verbs and options that the command's --help lists, and no others.
 
-An option of a verb stands in a section "Of ... VERB ...", or in "Of several verbs".
+The options of a verb are in sections "Of ... VERB ...", or in "Of several verbs".
 
 usage: check_man.py COMMAND
 """
@@ -21,8 +21,8 @@ def listed(command: str, *words: str) -> str:
 
 
 def sections(page: str) -> dict[str, set[str]]:
-    """Options by the title of their section. Those in running text, which mention others, do not count: an
-    option opens its paragraph.
+    """Returns the options by the title of their section. An option counts only at the beginning of a
+    paragraph, not where the text mentions it.
     """
     options = page.split(".SH OPTIONS")[1].split(".SH EXIT STATUS")[0].replace("\\-", "-")
     found = {}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the shape of the C sources: width of lines, headers of other folders, sizes of structs, names of
-static functions, operators' names outside src/ops, and circles among linked files (from the objects of a
-build).
+"""Checks the structure of the C sources: width of lines, headers of other folders, sizes of structs, names of
+static functions, operators' names outside src/ops, and cycles of dependencies among files (from the objects
+of a build).
 
 usage: check_structure.py [--objects BUILD] [--report]
 
---report prints what there is instead of failing.
+--report prints what it finds instead of failing.
 """
 
 import argparse

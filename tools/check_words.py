@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the text of the sources: functions that are not to be used (tools/banned.txt), tabs, spaces at ends
+"""Checks the text of the sources: forbidden functions (tools/banned.txt), tabs, spaces at ends
 of lines, setjmp outside decoders, cleanup attributes beside setjmp. Lists C files of more than 500 lines.
 
 usage: check_words.py [ROOT]

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Which lines and branches of src/ the unit tests and random pipelines reach: a summary, and
-# build-coverage/report/index.html.
+# Measures which lines and branches of src/ the unit tests and random pipelines reach. Prints a summary, and
+# writes build-coverage/report/index.html.
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 build=${BUILD:-build}-coverage

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""
-What a person sees of a service: starts one that scales and caches, and a training job on it; lets the job's
-demand double; kills a worker with -9; and says where to look. Takes about two minutes, and little CPU: what
-workers compute is waiting. The first epoch is computed, the second one is read from the cache.
+"""Shows the dashboard of a service at work. Starts a service that scales and caches, and a training job;
+doubles the job's demand; kills a worker with SIGKILL; and prints the address of the dashboard and what
+happens. Takes about two minutes and little CPU, because the workers only wait instead of computing. The first
+epoch is computed, the second one is read from the cache.
 
-usage: dashboard_demo.py [--build DIR] [--stay]        prints the address for a browser and what happens;
---stay: until Ctrl-C
-       dashboard_demo.py [--build DIR] --pictures DIR  makes docs/dashboard-light.png and -dark.png anew
-                                                       (needs chromium-headless-shell, fonts, and Pillow: the
-                                                       environment of the tests)
+usage: dashboard_demo.py [--build DIR] [--stay]        prints the dashboard's address and what happens;
+                                                       --stay: goes on until Ctrl-C
+       dashboard_demo.py [--build DIR] --pictures DIR  makes dashboard-light.png and dashboard-dark.png, as in
+                                                       docs/ (needs chromium-headless-shell, fonts, and
+                                                       Pillow, as the environment of the tests has them)
 """
 
 import argparse
@@ -29,13 +29,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
 from service import daemon  # noqa: E402
 
-STEPS = [(0.15, 30), (0.075, 1000000)]  # of the client, and for how long: its demand doubles
-KILL_S = 45  # after the start, in the first epoch
-END_S = 112  # in the second
-# of the job: the first one is a thousandth of it, and counts nevertheless
+# (seconds from batch to batch of the client, seconds for which this lasts): its demand doubles after 30 s
+STEPS = [(0.15, 30), (0.075, 1000000)]
+KILL_S = 45  # seconds from the start until a worker is killed, in the first epoch
+END_S = 112  # seconds from the start until the end, in the second epoch
+# of the job; many, so that the policy expects a long job and scales although the first epoch is a thousandth
+# of it
 EPOCHS = 1000
-COLOURS = 256  # of a picture: it has few, and is small then
-# An epoch of 800 batches: of 40 ms an element, and so 0.32 s a batch.
+COLOURS = 256  # of a picture, which has few colours; so its file is small
+# An epoch of 800 batches. An element takes 40 ms, so a batch of 8 takes 0.32 s.
 PIPELINE = [
     {"op": "synthetic", "count": 6400, "shape": [64]},
     {"op": "delay", "us": 40000},
@@ -67,7 +69,7 @@ def save(page, path):
 
 
 def take(service, directory, out):
-    """The page as it is now, down to what its job's operators took."""
+    """Takes pictures of the page as it is now, including the table of the job's operators."""
     from browser import Browser
 
     browser = Browser(directory)
@@ -119,9 +121,9 @@ def play(service, directory, args):
     ]
     trainer = subprocess.Popen([str(w) for w in words], stdout=subprocess.DEVNULL)
     try:
-        say(began, "a job begins: its client takes a batch each 0.15 s, a worker computes one in 0.32 s")
+        say(began, "a job begins: its client takes a batch every 0.15 s, a worker computes one in 0.32 s")
         sleep_until(began, STEPS[0][1])
-        say(began, "from now on it takes twice as many")
+        say(began, "from now on the client takes twice as many batches")
         sleep_until(began, KILL_S)
         worker = victim(service)
         os.kill(worker["pid"], signal.SIGKILL)
@@ -134,7 +136,7 @@ def play(service, directory, args):
         if args.pictures:
             take(service, directory / "browser", args.pictures)
         if args.stay:
-            say(began, "it goes on until Ctrl-C")
+            say(began, "the service runs until Ctrl-C")
             with contextlib.suppress(KeyboardInterrupt):
                 trainer.wait()
     finally:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The demo: the main job, as a newcomer meets it. `./demo` installs the packages that this needs and runs it
-(./demo --help).
+"""The demo, which shows the main job of Cachew. `./demo` installs the packages that this program needs and
+runs it (./demo --help).
 
 Builds the command, makes photographs, runs two epochs of examples/pipelines/photos.json in one process, and
-once more with a service of two workers, one of which is killed after 20 batches. Fails if the two runs
-deliver different batches.
+again with a service of two workers, one of which is killed after 20 batches. Fails if the two runs deliver
+different batches.
 """
 
 import argparse
@@ -26,8 +26,8 @@ OUT = BUILD / "demo"
 PIPELINE = "examples/pipelines/photos.json"
 CACHEW = str(BUILD / "cachew")
 EPOCHS, BATCHES = 2, 48  # 3,000 photographs in batches of 128: 24 batches an epoch
-KILL_AFTER = 20  # batches
-HANG_S = 600  # how long a run waits for a batch: only a hang takes so long
+KILL_AFTER = 20  # number of batches after which a worker is killed
+HANG_S = 600  # deadline for a batch; only a run that hangs reaches it
 N_STEPS = 6
 
 
@@ -40,8 +40,8 @@ def step(number, what):
 
 
 def checked(command, line, kept, **options):
-    """Runs a command as a step, its output in the file `kept`. If it fails, prints the output and ends
-    the demo.
+    """Runs a command as a step, and writes its output to the file `kept`. If it fails, prints the output and
+    ends the demo.
     """
     status = steps.run(command, line, kept, **options)
     if status:
@@ -115,8 +115,8 @@ def run_here(files):
 
 
 def run_with_service(files):
-    """Runs the same with two workers, and kills one of them after KILL_AFTER batches."""
-    line = step(5, "the same with a service, a worker killed on the way")
+    """Repeats the run with a service of two workers, and kills one of them after KILL_AFTER batches."""
+    line = step(5, "the same with a service, one worker is killed")
     words = [CACHEW, "up", "--workers", "2", "--listen", "127.0.0.1:0"]
     with open(OUT / "up.txt", "wb") as log:
         up = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)
@@ -161,7 +161,7 @@ def explain(files):
 
 
 def demo(photos, where):
-    """where: the directory in which the user is."""
+    """Runs all steps. where: the user's working directory, to which printed paths are relative."""
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     compile_command()
@@ -177,14 +177,14 @@ def demo(photos, where):
     print(f"""The first batch, decoded, cropped and flipped:  {picture}
 Rate, in one process:                           {local["elements_per_s"]:,.0f} images/s
 Digest of all batches, in order:                {local["digest"]}
-The run with the service has the same digest: no batch was lost, none came twice, all came in order.
+The run with the service has the same digest: every batch was delivered once, in the same order.
 
 Try next{"" if where == ROOT else f", in {ROOT}"}:""")
-    data = "" if photos == BUILD / "photos" else f" {shlex.join(files)}"  # PIPELINE reads build/photos
+    data = "" if photos == BUILD / "photos" else f" {shlex.join(files)}"  # PIPELINE itself reads build/photos
     for command, what in [
         (f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
-        (f"build/cachew explain {PIPELINE}{data} --check", "what would make it faster"),
-        ("./test", "the tests, in nine minutes; installs what they need"),
+        (f"build/cachew explain {PIPELINE}{data} --check", "which changes would make it faster"),
+        ("./test", "the tests, in nine minutes; installs the packages they need"),
     ]:
         print(f"  {command:80} # {what}")
 
@@ -204,7 +204,7 @@ def main():
         print(f"./demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted: ./demo goes on from here", file=sys.stderr)
+        print("\ninterrupted: run ./demo again to continue", file=sys.stderr)
         return 130
     return 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes files as C, for src/service/dispatcher/web.h.
+"""Writes files as C arrays, for src/service/dispatcher/web.h.
 
 usage: embed.py OUTPUT FILE...
 """

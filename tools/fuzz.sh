@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs every fuzz target FUZZ_RUNS times (default 1,000,000) under ASan and UBSan, as many at once as there
-# are CPUs. What was found worth keeping stays in build-fuzz/corpus and is where the next run goes on. usage:
-# tools/fuzz.sh [TARGET...]
+# Runs every fuzz target FUZZ_RUNS times (default 1,000,000) under ASan and UBSan, one target per CPU at once.
+# Inputs that reach new code are kept in build-fuzz/corpus, from which the next run starts.
+# usage: tools/fuzz.sh [TARGET...]
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 runs=${FUZZ_RUNS:-1000000}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What reading the sources can tell. The compilers' warnings are errors in tools/test.py.
+# Checks the sources without running them. (Warnings of compilers are errors in tools/test.py.)
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 venv=${VENV:-$(tools/venv.sh)}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the table under "Limits" in docs/protocol.md from src/net/limits.h, which the code uses. With
---check nothing is written; it fails when the table is not what would be."""
+--check it writes nothing, and fails if the table is not current."""
 
 import argparse
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes docs/operators.md from `cachew ops --json`: the operators' own descriptions are the only source.
-With --check nothing is written; it fails when the page is not what would be."""
+With --check it writes nothing, and fails if the page is not current."""
 
 import argparse
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Packs a folder of labelled pictures (build/tools/make_photos --folder) as tar shards, the way WebDataset
-keeps them, and as JSON lines.
+"""Writes a folder of labelled pictures (build/tools/make_photos --folder) as tar files in the layout of
+WebDataset, and as JSON lines.
 
 usage: make_shards.py FOLDER OUT [--shards N]     gives OUT/photos-00000.tar ..., with NNNNNN.jpg and
 NNNNNN.cls for each picture, and OUT/photos.jsonl with {"name", "label", "class", "bytes"} of each. Pictures
-are dealt to the shards in turn."""
+are distributed to the shards in turn."""
 
 import argparse
 import io
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)  # owner and time are 0: the same folder gives the same bytes
+    member = tarfile.TarInfo(name)  # owner and time are 0, so the same folder gives the same bytes
     member.size = len(data)
     tar.addfile(member, io.BytesIO(data))
 

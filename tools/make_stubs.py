@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes python/cachew/_methods.pyi, the operators as typed methods, from `cachew ops --json`: the
-operators' own descriptions are the only source. With --check nothing is written; it fails when the stub is
-not what would be."""
+operators' own descriptions are the only source. With --check it writes nothing, and fails if the stub is not
+current."""
 
 import argparse
 import json

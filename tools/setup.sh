@@ -1,5 +1,5 @@
 #!/bin/bash
-# Configures a build directory, once: again only when its options differ.
+# Configures a build directory, unless it is already configured with the same options.
 # usage: [CC=...] tools/setup.sh DIR [meson options]
 set -euo pipefail
 dir=${1:-}

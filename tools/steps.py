@@ -1,4 +1,4 @@
-"""Runs the commands of a long job one after the other and shows how far each one is.
+"""Runs the commands of a long job one after the other and shows the progress of each.
 
 `./demo` (demo.py) and `./test` (test.py) use it. On a terminal the line of the running step is kept up to
 date; elsewhere a line is printed every 30 s, so that a log shows progress.
@@ -14,22 +14,22 @@ import sys
 import threading
 import time
 
-# What commands print of their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345",
-# pytest "[ 45%]".
+# How commands print their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345", pytest
+# "[ 45%]".
 COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
-# pytest, meson test
+# How pytest and meson test print a failed test.
 FAILED = re.compile(rb"^\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR) |^ *\d+/\d+ .*:\S+ +(?:FAIL|TIMEOUT|ERROR)\b")
 SHOWN_AFTER_S = 2  # a shorter step shows no progress
-END_S = 10  # so long a command that is interrupted may take to end
-SURE_PART = 0.05  # how long the rest takes is not told before
+END_S = 10  # an interrupted command that takes longer to end is killed
+SURE_PART = 0.05  # the remaining time is shown when this part of a command is done
 TERMINAL_EVERY_S = 0.5
 LOG_EVERY_S = 30
 
 
 def part_done(line):
     """Returns the part of a command's work, 0 to 1, that is done according to a line of its output; None if
-    the line does not tell."""
+    the line does not say it."""
     found = PERCENT.findall(line)
     if found:
         return int(found[-1]) / 100
@@ -48,7 +48,8 @@ def duration(seconds):
 
 
 class Line:
-    """The line of the running step: its head is printed at once, its progress and its result behind it."""
+    """The line of the running step: its head is printed at once, and later its progress or its result after
+    the head."""
 
     def __init__(self, head):
         self.head, self.terminal = head, sys.stdout.isatty()
@@ -66,7 +67,7 @@ class Line:
             return
         self.shown = now
         if self.terminal:
-            # a line that wraps could not be overwritten
+            # the line must not wrap, or it could not be overwritten
             room = shutil.get_terminal_size().columns - len(text) - 2
             print(f"\r\033[K{self.head[: max(room, 0)]} {text}", end="", flush=True)
         else:
@@ -93,7 +94,7 @@ class Output:
     def read_all(self, stream):
         try:
             self.read(stream)
-        except OSError as error:  # the disk is full: the command would wait for ever for somebody who reads
+        except OSError as error:  # such as a full disk: the command then waits until `run` ends it
             self.error = OSError(error.errno, error.strerror, str(self.path))
 
     def read(self, stream):
@@ -111,13 +112,13 @@ class Output:
 
 
 def kill_group(process):
-    """Kills what is left of a process group."""
+    """Kills the processes of a process group that still run."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_group(process):
-    """Ends a process group: by SIGTERM, and what is left of it by SIGKILL."""
+    """Ends a process group with SIGTERM, and after END_S with SIGKILL."""
     os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
@@ -126,7 +127,7 @@ def end_group(process):
 
 
 def end_by_signals():
-    """Signals that end this program end the running command, too."""
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, so that the running command is ended, too."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
@@ -135,8 +136,9 @@ def run(command, line, kept, env=None, poll=None):
     """Runs a command, writes its output to the file `kept`, and shows its progress on `line`. Returns its
     exit status.
 
-    poll: a function that returns the part that is done, for a command that does not print it. Where this
-    program is interrupted, the command and what it started end before this returns."""
+    poll: a function that returns the part that is done (0 to 1), for a command that does not print it. If
+    this program is interrupted, the command and its child processes are ended before this function
+    returns."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -161,7 +163,7 @@ def run(command, line, kept, env=None, poll=None):
     except BaseException:
         end_group(process)
         raise
-    kill_group(process)  # what it started and did not end
+    kill_group(process)  # child processes that the command did not end
     output.thread.join(10)
     if output.error:
         raise output.error
@@ -169,7 +171,8 @@ def run(command, line, kept, env=None, poll=None):
 
 
 def progress_text(seconds, part, taken, n_failed):
-    """seconds: of the step; part: of its command, which has `taken` so many seconds."""
+    """seconds: time since the step began; part: the part of its command that is done; taken: seconds since
+    the command began."""
     text = f"{part:.0%}, {duration(seconds)}" if part else duration(seconds)
     if part and SURE_PART <= part < 1:
         text += f", about {duration(taken / part - taken)} left in this step"

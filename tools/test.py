@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the tests in one of two sizes. `./test` installs the packages that this needs and runs it (./test
---help).
+"""Runs the tests in one of two sizes. `./test` installs the packages that this program needs and runs it
+(./test --help).
 
-The sample is what every change must pass: one build of all C code, with AddressSanitizer and UBSan; every
-kind of test; a sample of the large matrices. --all is everything: builds by gcc, by clang with
-AddressSanitizer and UBSan, and by clang with ThreadSanitizer; all of the matrices; the Python package as pip
-installs it.
+Every change must pass the sample: one build of all C code, with AddressSanitizer and UBSan; every kind of
+test; a sample of the tests with many parameters. --all runs everything: builds by gcc, by clang with
+AddressSanitizer and UBSan, and by clang with ThreadSanitizer; all parameters of all tests; the Python package
+as pip installs it.
 
 Environment: BUILD is the prefix of the build directories (build), JOBS the number of processes at once (the
 number of CPUs that this process may use), MESON and PYTHON the programs.
@@ -35,9 +35,9 @@ if not str(JOBS).isdigit() or int(JOBS) < 1:
     sys.exit(f"./test: JOBS is {JOBS}: expected a number of processes, 1 or more")
 JOBS = int(JOBS)
 PACKAGE_PYTHON = (3, 11)  # the Python package needs this version or a later one
-TEST_S = 1200  # a test that takes longer hangs: its process ends with the stacks of its threads
-FAILURE_LINES = 150  # lines of a failed step's output that are printed, the last ones
-# weight of the expected speed in Clock.left: that of so many seconds of measured steps
+TEST_S = 1200  # after this time a test's process prints the stacks of its threads and ends
+FAILURE_LINES = 150  # number of lines at the end of a failed step's output that are printed
+# weight of the expected speed in Clock.left, as seconds of measured steps
 PRIOR_S = 100
 ENVIRONMENT = {
     # A sanitizer's report ends the program.
@@ -45,13 +45,13 @@ ENVIRONMENT = {
     "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "OPENBLAS_NUM_THREADS": "1",  # NumPy's threads wait by spinning
+    "OPENBLAS_NUM_THREADS": "1",  # more threads of NumPy would waste CPU time: they spin while they wait
 }
 NO_LEAKS = ENVIRONMENT["ASAN_OPTIONS"].replace("detect_leaks=1", "detect_leaks=0")
 SANITIZED = {"CACHEW_SANITIZED": "1"}
-# Name of a build: compiler and options. In the sample gcc links AddressSanitizer as a shared library, which
-# Python can load. At -O1 compiling takes half the time, but warnings about text that snprintf may cut are
-# wrong there.
+# Name of a build: (compiler, options). The build of the sample uses gcc, which links AddressSanitizer as a
+# shared library that Python can load. -O1 halves the time to compile, but gives wrong warnings about text
+# that snprintf may cut.
 BUILDS = {
     "sample": (
         "gcc",
@@ -254,12 +254,13 @@ def sample(seed):
     size = {"CACHEW_TEST_SIZE": "sample", "CACHEW_TEST_SEED": str(seed)}
     black_box = {**SANITIZED, **size}
     preload = ""
-    if shutil.which("gcc"):  # --list needs none
+    if shutil.which("gcc"):  # --list works without gcc
         preload = subprocess.run(
             ["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True
         ).stdout.strip()
-    # Python and the libraries it loads are not ours: what they leak is not reported, and their stacks are not
-    # watched, which takes time. Functions that crash their host do it as they do without a sanitizer.
+    # Python and the libraries that it loads are not part of the project. So leaks are not reported, and
+    # stacks are not checked after return, which would take time. Signals are left to the process, so that
+    # functions of tests crash their host process as they do without a sanitizer.
     in_python = {
         **black_box,
         "LD_PRELOAD": preload,
@@ -295,7 +296,7 @@ def sample(seed):
             ]
         ],
     )
-    # pixel_tool frees nothing.
+    # pixel_tool does not free its memory.
     yield pytest(
         build,
         venv,
@@ -307,7 +308,7 @@ def sample(seed):
     )
     yield Step(
         "installed",
-        "the installed tree, the C example, the plug-in",
+        "the installed files, the C example, the plug-in",
         5,
         [["sh", "tests/test_install.sh", str(directory(build))]],
         {"CC": "gcc -fsanitize=address,undefined"},
@@ -370,7 +371,7 @@ def everything(seed):
     yield unit("gcc", "unit", 60)
     yield Step(
         "installed",
-        "the installed tree, the C example, the plug-in",
+        "the installed files, the C example, the plug-in",
         15,
         [["sh", "tests/test_install.sh", str(directory(build))]],
     )
@@ -458,7 +459,7 @@ def everything(seed):
 
 # ---- running them ----
 
-# Lines that say what failed: of sanitizers, cmocka, pytest.
+# Lines of sanitizers, cmocka and pytest that say what failed.
 REPORT = re.compile(
     r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
     r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR):? |^E   "
@@ -473,13 +474,13 @@ COUNTS = re.compile(r"(passed|failed|equal|agree)|^Ok:|test_install|lint: ok")
 
 
 def counts(output):
-    """The line in which a command counts its tests."""
+    """Returns the line in which a command prints the number of its tests; "" if there is none."""
     found = [line.strip(" =") for line in output.splitlines() if COUNTS.search(line)]
     return re.sub(r"^Ok: *(\d+).*", r"\1 programs passed", found[-1]) if found else ""
 
 
 def failed_tests(output):
-    """The words that narrow a step to the tests that failed, three at most."""
+    """Returns the arguments that limit a step to tests that failed, at most three of them."""
     pipelines = re.findall(r"--only (\S+)\)", output)  # of compare.py
     if pipelines:
         return ["--", "--only", pipelines[0]]
@@ -488,8 +489,8 @@ def failed_tests(output):
 
 
 def repeat_command(arguments, step, output):
-    """The command that runs the failed tests alone; where it is not known which failed, what was asked
-    for.
+    """Returns the command that runs only the failed tests, or, if they are not known, the step with its given
+    arguments.
     """
     words = ["./test", *["--all"] * arguments.all]
     words += ["--seed", str(arguments.seed)] if arguments.seed != 1 else []
@@ -498,8 +499,8 @@ def repeat_command(arguments, step, output):
 
 
 def failed_programs_lines(step):
-    """Returns all that failed unit tests printed. Meson prints the end of it, which may be LeakSanitizer's
-    report alone: a test that fails leaks what it has."""
+    """Returns all lines that failed unit tests printed. Meson itself prints only their last lines, which may
+    be nothing but a report of LeakSanitizer, because a test that fails does not free its memory."""
     if not step.log or not step.log.exists():
         return []
     programs = [json.loads(line) for line in step.log.read_text().splitlines()]
@@ -533,8 +534,8 @@ def show_failure(arguments, step, status, output):
 
 
 def show_interrupted(step, output):
-    """Prints which tests of an interrupted step had failed and which were running: often one of them
-    hangs.
+    """Prints the tests of an interrupted step that had failed, and those that were running: often one of
+    these hangs.
     """
     results = {name: result for result, name in PYTEST_ENDED.findall(output)}
     failed = [
@@ -551,7 +552,7 @@ def show_interrupted(step, output):
 
 
 class Clock:
-    """Estimates how long the rest of the run takes: the steps so far tell how fast this machine is."""
+    """Estimates how long the rest of the run takes, from the time that the steps took so far."""
 
     def __init__(self, run):
         self.began, self.run, self.expected = time.monotonic(), run, 0.0
@@ -563,13 +564,13 @@ class Clock:
 
 
 def prepares(step):
-    """Whether later steps use what this one makes."""
+    """Whether later steps need the results of this step."""
     return step.name.startswith(("environment", "compile", "package"))
 
 
 def chosen(run, names):
-    """The named steps, and the steps before them that prepare: what was changed is compiled before it is
-    tested.
+    """Returns the named steps, and the steps before them that prepare environments and builds, so that
+    changes are compiled before they are tested.
     """
     last = max(number for number, step in enumerate(run) if step.name in names)
     return [
@@ -601,7 +602,7 @@ def run_all(arguments, run, work):
         if status:
             failures.append(show_failure(arguments, step, status, output))
             if prepares(step):
-                print(f"The steps after {step.name} were not run.")
+                print(f"The steps after {step.name} were not run, because they need its results.")
                 break
         total += sum(
             int(n) for n in re.findall(r"(\d+) (?:tests |programs )?(?:passed|expressions)", counts(output))
@@ -619,7 +620,7 @@ def parse():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--check", action="store_true")  # look at the words and do nothing
+    parser.add_argument("--check", action="store_true")  # check the arguments and do nothing
     parser.add_argument("--package-in")  # a command of the step `package`
     parser.add_argument("words", nargs="*")
     return parser, parser.parse_args()
@@ -637,7 +638,7 @@ def main():
     if unknown:
         parser.error(f"--step {unknown[0]}: expected one of {', '.join(names)}")
     if arguments.words and len(arguments.step) != 1:
-        parser.error(f"{arguments.words[0]}: expected exactly one --step, which it narrows")
+        parser.error(f"{arguments.words[0]}: expected exactly one --step, to which this test belongs")
     if arguments.step:
         run = chosen(run, arguments.step)
     if arguments.check:
@@ -647,8 +648,8 @@ def main():
         return 0
     if not has_package():
         print(
-            f"The Python package needs Python {'.'.join(map(str, PACKAGE_PYTHON))}: its tests are not "
-            f"run here."
+            f"The Python package needs Python {'.'.join(map(str, PACKAGE_PYTHON))} or later: its tests are "
+            f"not run here."
         )
     with tempfile.TemporaryDirectory(prefix="cachew-test-") as work:
         work = Path(work)

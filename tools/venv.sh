@@ -1,6 +1,6 @@
 #!/bin/bash
 # Makes a Python environment and prints its directory. It is kept until its requirements change, or its Python
-# is gone.
+# no longer exists.
 # usage: tools/venv.sh [NAME REQUIREMENTS]     (default: the environment of the tests)
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."

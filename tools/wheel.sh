@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes dist/cachew-*.whl, which holds the native libraries and the command, and tries it in an environment
-# that has nothing else.
+# Makes dist/cachew-*.whl, which contains the native libraries and the command, and tries it in an environment
+# without other packages.
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}

@@ -2,9 +2,9 @@
  * Pulls all batches of a pipeline and prints what `cachew run --digest` prints: the sum of their hashes.
  *
  *     pull PIPELINE.json [THREADS]    a pipeline file
- *     pull                            one that is built here, operator by operator
+ *     pull                            a pipeline that this program builds, operator by operator
  *
- * CACHEW_PLUGIN in the environment names a plug-in to load first.
+ * The environment variable CACHEW_PLUGIN, if set, names a plug-in to load first.
  */
 #include <cachew/cachew.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ static int build(struct cachew_pipeline **ret, struct cachew_error **err)
     return r;
 }
 
-/* Known before any data is read. */
+/* Prints the types of the components, which are known before any data are read. */
 static int print_schema(const struct cachew_pipeline *p, struct cachew_error **err)
 {
     struct cachew_schema *s;
@@ -61,7 +61,7 @@ static int pull(const struct cachew_pipeline *p, unsigned threads, struct cachew
     if (r < 0)
         return r;
     while ((r = cachew_iterator_next(it, 60, &b, err)) == 0) {
-        /* cachew_batch_find(b, "half")->data is where a training step would find its input. */
+        /* A training step would find its input in cachew_batch_find(b, "half")->data. */
         sum = cachew_hash_add(sum, cachew_batch_hash(b));
         records += cachew_batch_records(b);
         batches++;

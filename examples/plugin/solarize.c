@@ -1,6 +1,6 @@
 /*
- * A plug-in with two operators: solarize turns bright pixels into their negatives, random_solarize does that
- * to some images.
+ * A plug-in with two operators: solarize turns bright pixels into their negatives, random_solarize does so
+ * for randomly chosen images.
  *
  *     make
  *     cachew ops solarize --plugin ./solarize.so
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 
 struct solarize {
-    unsigned threshold; /* pixels from here on are inverted */
-    double probability; /* random_solarize */
+    unsigned threshold; /* pixels of this value and above are inverted */
+    double probability; /* for random_solarize: the probability that an image is solarized */
 };
 
-/* What both operators have: a uint8 component of any shape, which keeps its type. */
+/* Binds both operators: they read a uint8 component of any shape, and write it with the same type. */
 static int solarize_bind(struct cachew_bind *b, void **state)
 {
     const char *component = cachew_attr_string(b, "component");
@@ -39,7 +39,7 @@ static int random_solarize_bind(struct cachew_bind *b, void **state)
     return r;
 }
 
-/* The image with pixels from `threshold` on inverted; 256: none. */
+/* Writes the image with all pixels of at least `threshold` inverted; 256: none is inverted. */
 static int write_image(struct cachew_row *row, unsigned threshold)
 {
     const struct cachew_tensor *in = &row->in[0];

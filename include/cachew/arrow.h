@@ -1,7 +1,7 @@
 /*
  * The Arrow C data and stream interfaces, for cachew_arrays_from_arrow. The Arrow specification ("C data
- * interface", "C stream interface") fixes the layout of these structures for good, and asks for the guards,
- * so that other headers may define the same.
+ * interface", "C stream interface") fixes the layout of these structures, and requires the #ifndef guards, so
+ * that other headers may define the same structures.
  */
 #pragma once
 #include <stdint.h>
@@ -21,7 +21,7 @@ struct ArrowSchema {
 };
 
 struct ArrowArray {
-    int64_t length, null_count, offset, n_buffers, n_children; /* null_count -1: not counted */
+    int64_t length, null_count, offset, n_buffers, n_children; /* null_count -1: unknown */
     const void **buffers;
     struct ArrowArray **children, *dictionary;
     void (*release)(struct ArrowArray *); /* NULL: released already */
@@ -33,7 +33,7 @@ struct ArrowArray {
 
 struct ArrowArrayStream {
     int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out); /* 0 or an errno value */
-    /* the same; the end: out->release is NULL */
+    /* returns as get_schema; at the end of the stream, out->release is NULL */
     int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
     const char *(*get_last_error)(struct ArrowArrayStream *);
     void (*release)(struct ArrowArrayStream *); /* NULL: released already */

@@ -1,6 +1,6 @@
 /*
- * Operators of your own: a shared object that Cachew loads into the process, beside the built-in ones.
- * docs/plugins.md is the tutorial.
+ * The interface for plug-ins: shared objects with operators, which Cachew loads into the process beside its
+ * built-in operators. docs/plugins.md is the tutorial. An example:
  *
  *     struct negative { unsigned char top; };
  *
@@ -51,25 +51,27 @@
  *     cc -shared -fPIC $(pkg-config --cflags cachew) -o negative.so negative.c
  *     cachew run train.json --plugin ./negative.so
  *
- * Linking. A plug-in links nothing of Cachew: what it calls comes through the first argument of its
- * functions, so that it works in the command, in programs with either library, and in other languages'
- * packages.
+ * Linking. A plug-in does not link with Cachew. It calls Cachew's functions through the first argument that
+ * its own functions get, so it works in the command, in programs with the shared or static library, and in
+ * the packages of other languages.
  *
- * Trust. A plug-in is code in the process, with all its rights. A crash of it is a crash of the process.
+ * Trust. A plug-in is code in the process, with all rights of the process. If it crashes, the process
+ * crashes.
  *
- * Threads. `bind` and `run` are called by several threads at once, also with the same state, which is why
- * `run` gets it const. Each call has a cachew_bind or cachew_row of its own, valid until the call returns and
- * used by the calling thread only.
+ * Threads. Several threads call `bind` and `run` at once. Calls of `run` share one state, so `run` must not
+ * change it. Each call gets its own cachew_bind or cachew_row, which is valid until the call returns, and
+ * which only the calling thread may use.
  *
- * Lifetime. A plug-in is never unloaded: its descriptors, and the texts in them, stay valid and unchanged as
- * long as the process lives.
+ * Lifetime. A plug-in is never unloaded. Its descriptors, and the texts in them, must stay valid and
+ * unchanged until the process ends.
  *
- * Purity. What `run` computes is a function of its inputs, its attributes and its draws, and of nothing else:
- * no clock, no thread, no earlier call. `run` may be called again for an element that it has computed before;
- * batches that change then are wrong.
+ * Purity. The results of `run` must depend on its inputs, its attributes and its random draws only: not on
+ * the clock, the thread, or earlier calls. Cachew may call `run` again for an element that was computed
+ * before; if the result then differs, batches are wrong.
  *
- * Compatibility. CACHEW_PLUGIN_ABI goes up with any change to this header that a compiled plug-in could
- * notice. The library says which numbers it loads, and refuses others with an error.
+ * Compatibility. CACHEW_PLUGIN_ABI increases with any change of this header that a compiled plug-in could
+ * notice. The library refuses a plug-in of an ABI that it does not support, with an error that names the
+ * supported ones.
  */
 #ifndef CACHEW_PLUGIN_H
 #define CACHEW_PLUGIN_H
@@ -85,90 +87,93 @@ extern "C" {
 #define CACHEW_PLUGIN_ABI 1
 #define CACHEW_PRINTF(a, b) __attribute__((format(printf, a, b), unused))
 
-/* ---- descriptors: what the object holds ---- */
+/* ---- descriptors: what a plug-in defines ---- */
 
 enum cachew_attr_kind {
     CACHEW_ATTR_INT = 1,
     CACHEW_ATTR_FLOAT = 2,
     CACHEW_ATTR_BOOL = 3,
     CACHEW_ATTR_STRING = 4,
-    CACHEW_ATTR_DTYPE = 5,     /* any but bytes */
-    CACHEW_ATTR_COMPONENT = 6, /* name of a component */
-    CACHEW_ATTR_INTS = 7,
+    CACHEW_ATTR_DTYPE = 5,     /* a dtype, but not bytes */
+    CACHEW_ATTR_COMPONENT = 6, /* the name of a component */
+    CACHEW_ATTR_INTS = 7,      /* a list, as the next two */
     CACHEW_ATTR_FLOATS = 8,
-    CACHEW_ATTR_STRINGS = 9, /* lists */
+    CACHEW_ATTR_STRINGS = 9,
 };
 
 #define CACHEW_NO_MAX 4611686018427387904.0 /* 2^62 */
 
-/* An attribute. What the table says is checked before `bind`; errors name operator, attribute, value and what
- * is allowed. */
+/* An attribute of an operator. Cachew checks values against this table before it calls `bind`. The errors
+ * name the operator, the attribute, the value, and the allowed values. */
 struct cachew_attr {
-    const char *name; /* a-z, 0-9 and _, a letter first, at most 48; not op, not inputs */
+    const char *name; /* at most 48 of a-z, 0-9 and _, beginning with a letter; neither "op" nor "inputs" */
     enum cachew_attr_kind kind;
-    const char *def;            /* default as JSON: "128", "\"image\"", "[0, 1]"; NULL: required */
-    double min, max;            /* numbers, also in lists; both 0: no bounds; max CACHEW_NO_MAX: none above */
-    int len_min, len_max;       /* lists; both 0: any length; len_max 0: none above */
-    const char *const *choices; /* strings and dtypes: those allowed, then NULL; NULL: all */
-    int scalar_too;             /* lists: a single value stands for a list of one */
-    const char *doc;            /* one line, with units */
+    const char *def; /* default as JSON: "128", "\"image\"", "[0, 1]"; NULL: required */
+    double min, max; /* of numbers, also in lists; both 0: no bounds; max CACHEW_NO_MAX: no upper bound */
+    int len_min, len_max;       /* length of lists; both 0: any length; len_max 0: no upper bound */
+    const char *const *choices; /* allowed strings or dtypes, then NULL; NULL: all are allowed */
+    int scalar_too;             /* for lists: 1: a single value is accepted as a list of one value */
+    const char *doc;            /* one line for people, with the unit */
 };
 
 enum cachew_operator_kind {
-    CACHEW_MAP = 1, /* one element in, one out. Without outputs it is there for the elements that it fails */
-    CACHEW_FILTER = 2, /* drops elements; no outputs */
+    CACHEW_MAP = 1, /* one element in, one out. Without outputs, it only checks elements and fails bad ones */
+    CACHEW_FILTER = 2, /* keeps or drops each element; has no outputs */
 };
 
 struct cachew_bind;
 struct cachew_row;
 
 struct cachew_operator {
-    const char *name;    /* as an attribute's; no other operator has it, built in or not */
+    const char *name;    /* same rules as for attributes; must differ from all other operators' names */
     const char *summary; /* one line, for `cachew ops` */
     const char *doc;     /* a paragraph; may be NULL */
     enum cachew_operator_kind kind;
-    int random; /* it draws: its results differ from epoch to epoch and from seed to seed */
+    int random; /* 1: `run` draws random numbers, so results differ between epochs and between seeds */
     const struct cachew_attr *attrs; /* ends with a NULL name; NULL: none */
-    /* Called before any data are touched, once for each place in each compiled pipeline. Reads attributes,
-     * asks for types, declares what is read and written, and sets *state (NULL before). A result < 0: an
-     * error; the first that cachew_bind_* and cachew_attr_* found or cachew_bind_fail told counts, whatever
-     * `bind` returns, so that their results need no checks. CACHEW_E_MEMORY: no memory. */
+    /* Called before any data are touched, once for each occurrence of the operator in each compiled pipeline.
+     * Reads attributes and types, declares the components that are read and written, and sets *state, which
+     * is NULL before. Returns a value < 0 after an error; CACHEW_E_MEMORY if memory is exhausted. The results
+     * of cachew_bind_* and cachew_attr_* need no checks: if one of them fails, the first such error is
+     * reported, whatever `bind` returns. */
     int (*bind)(struct cachew_bind *b, void **state);
-    /* Computes one element: CACHEW_OK, CACHEW_DROP (filters), or the result of cachew_row_fail.
-     * CACHEW_E_MEMORY, also where a function gave NULL, ends the run. Anything else, an output not written,
-     * or a shape not declared is an error of this element. */
+    /* Computes one element. Returns CACHEW_OK, CACHEW_DROP (filters only), or the result of cachew_row_fail.
+     * If a function below returned NULL, return CACHEW_E_MEMORY; if memory is exhausted, this ends the run.
+     * Any other result, an output that is not written, and a shape that does not fit the declared type are
+     * errors of this element alone. */
     int (*run)(const void *state, struct cachew_row *row);
-    /* gets what `bind` set, also when it failed; not called for NULL. May be NULL */
+    /* Frees the state that `bind` set, also if `bind` failed. Not called if the state is NULL. May be NULL */
     void (*free_state)(void *state);
 };
 
-enum { CACHEW_DROP = 1 };
+enum { CACHEW_DROP = 1 }; /* result of a filter's `run`: leave the element out */
 
 struct cachew_plugin {
     uint32_t abi; /* CACHEW_PLUGIN_ABI */
-    /* of the results: letters, digits and . _ + -, at most 48. With the file's name (to ".so") it is part of
-     * the fingerprint of pipelines, so that states of another version are refused */
+    /* The version of the operators' results: at most 48 letters, digits and . _ + -. Change it when results
+     * change: it is part of the fingerprint of pipelines, together with the file's name up to ".so", so
+     * states saved with another version are refused. */
     const char *version;
     const struct cachew_operator *const *operators; /* at least one, then NULL */
 };
 
-/* What a plug-in defines. */
+/* The one symbol that a plug-in must define. */
 CACHEW_API extern const struct cachew_plugin cachew_plugin;
 
 /* ---- for bind ---- */
 
-/* Components are arrays of these types; a batch is not yet one. */
+/* The type of a component in one element, without a batch dimension. */
 struct cachew_type {
     enum cachew_dtype dtype;
-    int ndim; /* CACHEW_VARIES: not even the rank is known before an element is there. CACHEW_BYTES: 0 */
-    int64_t dims[CACHEW_MAX_NDIM]; /* CACHEW_VARIES: differs from element to element */
+    int ndim; /* number of dimensions; CACHEW_VARIES: it differs from element to element. CACHEW_BYTES: 0 */
+    int64_t dims[CACHEW_MAX_NDIM]; /* sizes; CACHEW_VARIES: the size differs from element to element */
 };
 
 struct cachew_bind {
     const struct cachew_bind_calls *calls;
 };
 
-struct cachew_bind_calls { /* the functions below, which say what they do */
+struct cachew_bind_calls { /* called through the functions below, which document them */
     int64_t (*integer)(struct cachew_bind *b, const char *name, enum cachew_attr_kind kind, size_t i);
     double (*number)(struct cachew_bind *b, const char *name, enum cachew_attr_kind kind, size_t i);
     const char *(*string)(struct cachew_bind *b, const char *name, enum cachew_attr_kind kind, size_t i);
@@ -179,8 +184,8 @@ struct cachew_bind_calls { /* the functions below, which say what they do */
     int (*fail_bind)(struct cachew_bind *b, const char *attribute, const char *text);
 };
 
-/* An attribute's value. One that the table does not have, or has with another kind, is an error, and the
- * value 0 or "". */
+/* The value of an attribute. If the attribute is not in the operator's table, or has another kind there, this
+ * is an error of `bind`, and the value is 0 or "". */
 static inline int64_t cachew_attr_int(struct cachew_bind *b, const char *name)
 {
     return b->calls->integer(b, name, CACHEW_ATTR_INT, 0);
@@ -201,13 +206,13 @@ static inline enum cachew_dtype cachew_attr_dtype(struct cachew_bind *b, const c
     return (enum cachew_dtype)b->calls->integer(b, name, CACHEW_ATTR_DTYPE, 0);
 }
 
-/* CACHEW_ATTR_STRING and CACHEW_ATTR_COMPONENT. Valid until the state is freed. */
+/* For CACHEW_ATTR_STRING and CACHEW_ATTR_COMPONENT. The text is valid until the state is freed. */
 static inline const char *cachew_attr_string(struct cachew_bind *b, const char *name)
 {
     return b->calls->string(b, name, CACHEW_ATTR_STRING, 0);
 }
 
-/* Lists: how many values (1 for a scalar that stands for a list), and value i < that. */
+/* For lists: the number of values (1 if a single value was given, see scalar_too), and value i. */
 static inline size_t cachew_attr_length(struct cachew_bind *b, const char *name)
 {
     return b->calls->length(b, name);
@@ -228,30 +233,31 @@ static inline const char *cachew_attr_string_at(struct cachew_bind *b, const cha
     return b->calls->string(b, name, CACHEW_ATTR_STRINGS, i);
 }
 
-/* 1 and the type of a component, or 0: there is none of that name. Declares nothing. */
+/* Gets the type of a component without declaring that it is read. Returns 1, or 0 if there is no such
+ * component. */
 static inline int cachew_bind_type(struct cachew_bind *b, const char *component, struct cachew_type *ret)
 {
     return b->calls->type(b, component, ret);
 }
 
-/* Declares that a component is read. Returns its number among the inputs: 0, 1, ... in the order of calls (at
- * most 64), and the type in *ret (may be NULL). < 0: there is none of that name; *ret is a bool scalar then.
- * All reads stand before the first write. */
+/* Declares that `run` reads a component. Returns the number of this input: 0, 1, ... in the order of calls,
+ * at most 64 inputs. *ret (ret may be NULL) is its type. Returns a value < 0 if there is no such component;
+ * *ret is then the type of a bool scalar. All calls must come before the first cachew_bind_write. */
 static inline int cachew_bind_read(struct cachew_bind *b, const char *component, struct cachew_type *ret)
 {
     return b->calls->read(b, component, ret);
 }
 
-/* Declares an output: a new component, or one that replaces that of the same name. Returns its number among
- * the outputs (at most 64). */
+/* Declares an output: a component that is new, or replaces the component of the same name. Returns the number
+ * of this output: 0, 1, ... in the order of calls, at most 64 outputs. */
 static inline int cachew_bind_write(struct cachew_bind *b, const char *component,
                                     const struct cachew_type *type)
 {
     return b->calls->write(b, component, type);
 }
 
-/* An error, for `return`. With the name of an attribute: "OPERATOR: ATTRIBUTE is VALUE: expected TEXT"; with
- * NULL: "OPERATOR: TEXT". */
+/* Reports an error; `bind` returns the result. The message is "OPERATOR: ATTRIBUTE is VALUE: expected TEXT",
+ * or "OPERATOR: TEXT" if attribute is NULL. TEXT is made from format, as printf does. */
 CACHEW_PRINTF(3, 4)
 
 static int cachew_bind_fail(struct cachew_bind *b, const char *attribute, const char *format, ...)
@@ -266,21 +272,21 @@ static int cachew_bind_fail(struct cachew_bind *b, const char *attribute, const 
 
 /* ---- for run ---- */
 
-/* A component of an element. Borrowed until `run` returns; not to be written to. */
+/* A component of an element. Valid until `run` returns; must not be written to. */
 struct cachew_tensor {
     enum cachew_dtype dtype;
     int ndim;
-    const int64_t *dims; /* ndim, each known */
-    const void *data;    /* C-contiguous, aligned for its dtype; CACHEW_BYTES: the string, no NUL after it */
+    const int64_t *dims; /* ndim sizes, none CACHEW_VARIES */
+    const void *data;    /* C-contiguous, aligned for its dtype; CACHEW_BYTES: the string, without NUL */
     size_t size;         /* of data, in bytes */
 };
 
 struct cachew_row {
     const struct cachew_row_calls *calls;
-    const struct cachew_tensor *in; /* by number of the input */
+    const struct cachew_tensor *in; /* the inputs, by the numbers that cachew_bind_read returned */
 };
 
-struct cachew_row_calls { /* the functions below */
+struct cachew_row_calls { /* called through the functions below, which document them */
     void *(*output)(struct cachew_row *row, unsigned output, const int64_t *dims, int ndim);
     void *(*bytes)(struct cachew_row *row, unsigned output, size_t size);
     int (*wanted)(struct cachew_row *row, unsigned output);
@@ -289,55 +295,59 @@ struct cachew_row_calls { /* the functions below */
     int (*fail_row)(struct cachew_row *row, const char *text);
 };
 
-/* Memory for an output, all of which `run` fills: often the element's place in the batch. Aligned for its
- * dtype, not zeroed, apart from all inputs. dims: the shape, which fits the declared type; NULL: as declared,
- * where no dimension varies. A bool is a byte, 0 or 1. NULL: no memory, or not the declared shape; `return
- * CACHEW_E_MEMORY`, the library knows which. */
+/* Returns the memory for an output. `run` must fill all of it. It is often the element's place in the batch,
+ * is aligned for the dtype, not zeroed, and overlaps no input. dims: the shape, which must fit the declared
+ * type; NULL: the declared shape, if no dimension varies. A bool is a byte, 0 or 1. Returns NULL if memory is
+ * exhausted or the shape does not fit. Return CACHEW_E_MEMORY in both cases: the library has recorded which
+ * one it is. */
 static inline void *cachew_row_output(struct cachew_row *row, unsigned output, const int64_t *dims, int ndim)
 {
     return row->calls->output(row, output, dims, ndim);
 }
 
-/* The same for an output of CACHEW_BYTES: a string of this size. */
+/* As cachew_row_output, for an output of CACHEW_BYTES: returns the memory for a string of this size. */
 static inline void *cachew_row_bytes(struct cachew_row *row, unsigned output, size_t size)
 {
     return row->calls->bytes(row, output, size);
 }
 
-/* Whether anything needs the output. What nothing needs may be left out; `run` is not called where that is
- * true of all outputs. */
+/* Whether anything in the pipeline uses the output. `run` need not write an output that is not used. It is
+ * not called at all if none of its outputs is used. */
 static inline int cachew_row_wanted(struct cachew_row *row, unsigned output)
 {
     return row->calls->wanted(row, output);
 }
 
-/* Memory to work in until `run` returns, within the memory budget, 64-byte aligned, not zeroed. A second call
- * takes that of the first back. NULL as for outputs. */
+/* Returns scratch memory, valid until `run` returns or calls this function again. It counts towards the
+ * memory budget, is aligned to 64 bytes, and is not zeroed. NULL: memory is exhausted; return
+ * CACHEW_E_MEMORY. */
 static inline void *cachew_row_scratch(struct cachew_row *row, size_t size)
 {
     return row->calls->scratch(row, size);
 }
 
-/* Words 4n .. 4n+3 of this element's draw (docs/randomness.md), for operators that say they are random: a
- * function of the seed, the epoch, the element and the operator's name and occurrence. */
+/* Gets words 4n .. 4n+3 of this element's random words (docs/randomness.md). Only for operators with random
+ * = 1. The words depend on the seed, the epoch, the element, the operator's name, and its occurrence in the
+ * pipeline. */
 static inline void cachew_row_draw(struct cachew_row *row, uint32_t n, uint32_t words[4])
 {
     row->calls->draw(row, n, words);
 }
 
-/* [0, 1) from a word, with 24 bits. */
+/* Maps a random word to a number in [0, 1) with 24 random bits. */
 static inline double cachew_uniform(uint32_t word)
 {
     return (double)(word >> 8) / 16777216.0;
 }
 
-/* [0, n) from a word. */
+/* Maps a random word to an integer in [0, n). */
 static inline uint32_t cachew_integer(uint32_t word, uint32_t n)
 {
     return (uint32_t)(((uint64_t)word * n) >> 32);
 }
 
-/* This element can't be computed, and why: for `return`. on_error says what happens then. */
+/* Reports that this element can't be computed, and why; `run` returns the result. The pipeline's on_error
+ * determines what happens to the element. */
 CACHEW_PRINTF(2, 3) static int cachew_row_fail(struct cachew_row *row, const char *format, ...)
 {
     char text[300];
@@ -348,7 +358,8 @@ CACHEW_PRINTF(2, 3) static int cachew_row_fail(struct cachew_row *row, const cha
     return row->calls->fail_row(row, text);
 }
 
-/* "bool", "uint8", ..., "bytes", for messages; cachew_dtype_name without the library. */
+/* The name of a dtype for messages: "bool", "uint8", ..., "bytes". As cachew_dtype_name, but needs no
+ * library. */
 static inline const char *cachew_dtype_text(enum cachew_dtype dtype)
 {
     static const char *const names[] = {"bool",     "uint8",   "uint16",  "uint32", "uint64",

@@ -1,6 +1,6 @@
 /*
- * The iterator of the C interface: the engine's, whose batches are the caller's. The engine lives as long as
- * the iterator or any batch, because batches lie in its slabs.
+ * The iterator of the C interface: wraps an iterator of the engine, and gives its batches to the caller. The
+ * engine lives as long as the iterator or any batch, because the batches are in the engine's memory.
  */
 #include "api/cachew_impl.h"
 
@@ -36,6 +36,7 @@ int cachew_set_python(const char *python, const char *program, struct cachew_err
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
+/* Sets the error for an option with a wrong number. good: the number is right, so there is no error. */
 static int option_check(const char *name, int64_t value, bool good, const char *expected,
                         struct cw_error *err)
 {
@@ -80,7 +81,8 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
     return r;
 }
 
-/* Refuses a first epoch behind the last one. A state behind the last one is accepted: that run is over. */
+/* Refuses a first_epoch that is not less than epochs. (A state after the last epoch is accepted: its run is
+ * over.) */
 static int option_check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *err)
 {
     char expected[64];
@@ -117,7 +119,7 @@ static int option_transport(const char *name, enum cw_transport *ret, struct cw_
                           name);
 }
 
-/* Sets *ret to what the options say of TLS; NULL: plain. */
+/* Makes *ret, the TLS configuration of the options, new; NULL: no TLS. */
 static int option_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
 {
     const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
@@ -125,14 +127,15 @@ static int option_tls(const struct cachew_options *o, struct cw_tls **ret, struc
     if (!o->tls_cert != !o->tls_key) {
         const char *missing = o->tls_cert ? "tls_key" : "tls_cert",
                    *there = o->tls_cert ? "tls_cert" : "tls_key";
-        return cw_error_value(err, CW_E_OPTION, missing, "NULL", "a PEM file",
-                              "option %s is missing: a certificate and its key go together, and %s was given",
-                              missing, there);
+        return cw_error_value(
+            err, CW_E_OPTION, missing, "NULL", "a PEM file",
+            "option %s is missing: a certificate needs its key and vice versa, and %s was given", missing,
+            there);
     }
     return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
 }
 
-/* Parses an option of two words (given may be NULL). *ret: whether it is the second. */
+/* Parses an option that is one of two words, or NULL. *ret: whether it is the second word. */
 static int option_choice(const char *option, const char *given, const char *first, const char *second,
                          bool *ret, struct cw_error *err)
 {
@@ -156,7 +159,7 @@ static int option_delivery(const struct cachew_options *o, struct cw_iterator_op
     return r;
 }
 
-/* Makes the iterator over batches that a service computes. */
+/* Makes l->iterator, whose batches a service computes. */
 static int engine_open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
                                const json_t *state, struct cw_local *l, struct cw_error *err)
 {
@@ -186,10 +189,10 @@ static int engine_open_service(const struct cachew_options *o, const struct cw_i
         .credits = o->credits,
     };
     if (!o->job && o->world_size > 1)
-        return cw_error_value(
-            err, CW_E_OPTION, "job", "NULL", "a name",
-            "option job is missing: with a world_size of %u it is what the ranks have in common",
-            o->world_size);
+        return cw_error_value(err, CW_E_OPTION, "job", "NULL", "a name",
+                              "option job is missing: with a world_size of %u, the ranks find each other by "
+                              "the name of their job",
+                              o->world_size);
     int r = cw_patience_check(err);
     if (r >= 0)
         r = option_transport(o->transport, &remote.transport, err);
@@ -201,7 +204,7 @@ static int engine_open_service(const struct cachew_options *o, const struct cw_i
     return r;
 }
 
-/* Sets *ret to the iterator options, with defaults of the pipeline. */
+/* Sets *ret to the iterator's options. The pipeline (`written`) gives defaults for seed and epochs. */
 static int engine_iterator_options(const struct cachew_options *o, const struct cw_pipeline *written,
                                    unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
 {
@@ -237,10 +240,10 @@ static int engine_open(const struct cachew_pipeline *p, const struct cachew_opti
     if (r >= 0)
         r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
     if (r >= 0 && o->service && o->cache_dir)
-        r = cw_error_value(
-            err, CW_E_OPTION, "cache_dir", o->cache_dir, "none with a service",
-            "option cache_dir is \"%.200s\": workers have caches, clients of a service have none",
-            o->cache_dir);
+        r = cw_error_value(err, CW_E_OPTION, "cache_dir", o->cache_dir, "none with a service",
+                           "option cache_dir is \"%.200s\": expected none with a service, since only its "
+                           "workers have caches",
+                           o->cache_dir);
     if (r >= 0) {
         struct cw_iterator_options options;
         r = engine_iterator_options(o, l->pipeline, threads, &options, err);
@@ -249,7 +252,7 @@ static int engine_open(const struct cachew_pipeline *p, const struct cachew_opti
             r = cw_caching_open(l, &caching, &options.runner, err);
         if (r >= 0 && l->cache && o->note)
             cw_caching_warn(l->compiled, o->note, o->note_arg);
-        /* the user was told when the run began */
+        /* a resumed run gets no note: its user got it when the run began */
         if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0)
             cw_mixing_each(l->sequence, engine_note_mixing, (void *)(uintptr_t)o);
         if (r >= 0)
@@ -285,10 +288,11 @@ int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_op
     return 0;
 }
 
+/* Converts a timeout to ns; 0 means no limit. */
 static uint64_t seconds_to_ns(double seconds)
 {
     if (seconds < 0 || isnan(seconds) || seconds > 1e9)
-        return 0; /* for ever */
+        return 0; /* no limit */
     return CW_MAX((uint64_t)(seconds * 1e9), 1);
 }
 
@@ -335,7 +339,7 @@ static char *json_take_text(json_t *value)
     return text;
 }
 
-/* Opens an iterator that has a position and computes no batches. */
+/* Makes l->iterator, which has a position but computes no batches. */
 static int position_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                          struct cw_error *err)
 {
@@ -345,10 +349,11 @@ static int position_open(const struct cachew_pipeline *p, const struct cachew_op
     json_auto_t *state = NULL;
     int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
     if (r >= 0 && o->service)
-        r = cw_error_value(err, CW_E_OPTION, "service", o->service, "none",
-                           "option service is \"%.200s\": its data are where the workers are, so where an "
-                           "iterator begins is known once it is open",
-                           o->service);
+        r = cw_error_value(
+            err, CW_E_OPTION, "service", o->service, "none",
+            "option service is \"%.200s\": expected none, since the data are at the workers; open "
+            "an iterator to get its state",
+            o->service);
     if (r >= 0)
         r = cw_api_open(p, o, l, &threads, err);
     if (r >= 0)

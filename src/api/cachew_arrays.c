@@ -1,25 +1,27 @@
-/* Data sets in memory, for the C interface: struct cachew_arrays is the library's own, with the caller's
- * reference. */
+/* Data sets in memory, for the C interface. A struct cachew_arrays * is a pointer to the library's struct
+ * cw_arrays, of which the caller holds one reference. */
 #include <string.h>
 
 #include "api/cachew_impl.h"
 #include "data/arrays.h"
 
+/* Sets column i of a from the caller's array. */
 static int arrays_add(struct cw_arrays *a, size_t i, const struct cachew_array *from, struct cw_error *err)
 {
     struct cw_type type = {.dtype = (enum cw_dtype)from->dtype, .ndim = from->ndim};
     if (from->ndim < 0 || from->ndim > CW_MAX_NDIM || (from->ndim && !from->dims))
-        return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims",
+        return cw_error_set(err, CW_E_OPTION,
+                            "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims with ndim sizes",
                             from->name ? from->name : "", from->ndim, CW_MAX_NDIM);
     for (int k = 0; k < from->ndim; k++)
-        type.dims[k] = CW_MAX(from->dims[k], 0); /* none varies */
+        type.dims[k] = CW_MAX(from->dims[k], 0); /* CACHEW_VARIES is no size here: 0 is refused below */
     int r = cw_arrays_column(a, i, from->name, &type, err);
     if (r < 0)
         return r;
     if ((type.dtype == CW_BYTES) != (from->offsets != NULL))
-        return cw_error_set(
-            err, CW_E_OPTION,
-            "the array \"%.60s\": expected offsets where it is bytes, and none where it is not", from->name);
+        return cw_error_set(err, CW_E_OPTION,
+                            "the array \"%.60s\": expected offsets if its dtype is bytes, and NULL otherwise",
+                            from->name);
     a->columns[i].pieces[0] = (struct cw_array_piece){
         .data = from->data, .offsets = from->offsets, .offset_size = 8};
     return 0;

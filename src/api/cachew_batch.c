@@ -1,4 +1,4 @@
-/* Batches in the caller's hands. */
+/* Batches of the C interface: each holds a batch of the engine, and a reference to the engine. */
 #include "api/cachew_impl.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Errors as objects of the caller, and names of types. */
+/* Errors of the C interface, which the caller owns; the version; and names and sizes of dtypes. */
 #include "api/cachew_impl.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ struct cachew_error {
     struct cw_error e;
 };
 
-/* The numbers are the library's own. */
+/* The public numbers equal those inside the library, so that casts convert them. */
 _Static_assert(CACHEW_E_RECORD == (int)CW_E_RECORD && CACHEW_E_DATA == (int)CW_E_DATA &&
                    CACHEW_E_IO == (int)CW_E_IO && CACHEW_E_MEMORY == (int)CW_E_MEMORY &&
                    CACHEW_E_BUDGET == (int)CW_E_BUDGET && CACHEW_E_PIPELINE == (int)CW_E_PIPELINE &&
@@ -28,7 +28,7 @@ _Static_assert(CACHEW_REPLACEMENT == (int)CW_RECORD_REPLACEMENT && CACHEW_PADDIN
                "enum cachew_flag");
 _Static_assert(CACHEW_MAX_NDIM == CW_MAX_NDIM && CACHEW_VARIES == CW_VARIES, "dimensions");
 
-/* The error where there is no memory for one. Immutable, never freed. */
+/* Returned if there is no memory for a new error. Immutable, never freed. */
 static struct cachew_error no_memory = {.e = {.status = CW_E_MEMORY, .message = "out of memory"}};
 
 int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **err)
@@ -50,6 +50,7 @@ void cachew_error_free(struct cachew_error *e)
         free(e);
 }
 
+/* A fact of an error; NULL if it is empty. */
 static const char *error_fact(const char *text)
 {
     return text[0] ? text : NULL;

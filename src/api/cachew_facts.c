@@ -1,10 +1,11 @@
-/* What is known of a pipeline once its sources are open. */
+/* Facts about a pipeline whose sources are open: the number of batches, and the report of `explain`. */
 #include "api/cachew_impl.h"
 
 #include "base/machine.h"
 #include "explain/explain.h"
 
-/* Sets *ret to the number of batches of an epoch, over all ranks. 1: it is not known before the run. */
+/* Sets *ret to the number of batches of an epoch, over all ranks. Returns 1 if it is not known before the
+ * run. */
 static int pipeline_count_batches(const struct cw_local *l, uint64_t *ret)
 {
     const struct cw_compiled *c = l->compiled;
@@ -31,12 +32,12 @@ int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew
     cw_local_deinit(&l);
     if (r < 0)
         return cw_api_fail(r, &e, err);
-    if (r == 0) /* the last round is padded */
+    if (r == 0) /* padding fills up the last round, so all ranks get the same number */
         *ret = n == UINT64_MAX ? n : n / o.world_size + (n % o.world_size != 0);
     return r;
 }
 
-/* NULL: out of memory. */
+/* Returns the report as JSON or as text for people, new; NULL: out of memory. */
 static char *explanation_text(const json_t *facts, bool json)
 {
     struct cw_text t = {0};

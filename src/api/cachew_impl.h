@@ -1,4 +1,4 @@
-/* What the files of the C interface share: the types behind the public handles. */
+/* Shared by the files of the C interface: the structures behind the public handles, and helpers. */
 #pragma once
 #include <cachew/cachew.h>
 #include <jansson.h>
@@ -10,33 +10,36 @@
 int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **err);
 
 struct cachew_pipeline {
-    json_t *root; /* as in a pipeline file */
-    char *base_dir;
+    json_t *root;   /* the JSON of a pipeline file */
+    char *base_dir; /* relative paths in the pipeline are relative to it */
 };
 
-/* cachew_pipeline.c: parses and compiles into l, which the caller deinits in any case. */
+/* cachew_pipeline.c: parses and compiles the pipeline into l. The caller calls cw_local_deinit on l, also
+ * after an error. */
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err) _must_check_;
 
-/* cachew.c: copies the caller's options (may be NULL) to *o, and checks them. *o has the defaults, which stay
- * for fields that an older caller does not have. */
+/* cachew.c: copies the caller's options (may be NULL) to *o, and checks them. *o holds the defaults before;
+ * fields that the caller's older, shorter structure does not have keep them. */
 int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o,
                         struct cw_error *err) _must_check_;
-/* Compiles the pipeline and opens its sources. *ret_threads: the number of compute threads. The caller
- * deinits l in any case. */
+/* Compiles the pipeline and opens its sources. *ret_threads is the number of compute threads. The caller
+ * calls cw_local_deinit on l, also after an error. */
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                 unsigned *ret_threads, struct cw_error *err) _must_check_;
 
-/* A session. It lives as long as the iterator or one of its batches. */
+/* A session (session/local.h). It lives as long as the iterator or any of its batches, which hold references.
+ */
 struct cw_api_engine {
     struct cw_local local;
-    atomic_size_t refs; /* the iterator, and each of its batches */
+    atomic_size_t refs; /* one of the iterator, and one of each batch */
 };
 
+/* Drops a reference; the last one frees the session. */
 void cw_api_engine_unref(struct cw_api_engine *e);
 
 struct cachew_iterator {
     struct cw_api_engine *engine;
-    struct cw_error failed; /* an error that ended the run: each later call returns it */
+    struct cw_error failed; /* the error that ended the run, which later calls return; status 0: none */
 };
 
 struct cachew_batch {
@@ -45,6 +48,7 @@ struct cachew_batch {
     struct cachew_component components[];
 };
 
-/* cachew_batch.c: makes a batch for the caller. Takes b over, also on failure. */
+/* cachew_batch.c: makes a batch for the caller, *ret, with a reference to the session. Takes b over, also on
+ * failure. */
 int cw_api_batch_new(struct cw_api_engine *e, struct cw_batch *b, struct cachew_batch **ret,
                      struct cw_error *err) _must_check_;

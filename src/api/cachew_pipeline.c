@@ -1,4 +1,4 @@
-/* Pipelines that the caller builds: JSON that is checked at each step; and their schemas. */
+/* Pipelines of the C interface: JSON that is checked after each added operator; and their schemas. */
 #include "api/cachew_impl.h"
 
 #include <libgen.h>
@@ -8,7 +8,7 @@
 #include "ops/plugin/plugin.h"
 #include "ops/table.h"
 
-#define NO_DTYPE 255 /* of a component that is not there */
+#define NO_DTYPE 255 /* the dtype of a component that does not exist */
 
 struct cachew_schema {
     struct cw_local local; /* the pipeline, compiled */
@@ -47,7 +47,8 @@ void cachew_pipeline_free(struct cachew_pipeline *p)
 
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err)
 {
-    cw_notice_set(cw_notice_stderr); /* every use of the library compiles a pipeline first */
+    cw_notice_set(
+        cw_notice_stderr); /* set here, because every use of the library compiles a pipeline first */
     return cw_local_compile(l, p->root, p->base_dir, err);
 }
 
@@ -96,7 +97,7 @@ int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-/* Makes the JSON object of an operator. inputs: may be NULL, taken over. */
+/* Makes the JSON object of an operator, *ret, new. inputs: may be NULL; taken over, also on failure. */
 static int node_make(const char *op, const char *attributes, json_t *inputs, json_t **ret,
                      struct cw_error *err)
 {
@@ -113,8 +114,9 @@ static int node_make(const char *op, const char *attributes, json_t *inputs, jso
                                   je.column, je.text);
     } else if (json_object_get(node, "op") || json_object_get(node, "inputs")) {
         cw_error_op(err, op);
-        r = cw_error_set(err, CW_E_PIPELINE,
-                         "%s: attributes hold \"op\" or \"inputs\": expected attributes only", op);
+        r = cw_error_set(
+            err, CW_E_PIPELINE,
+            "%s: attributes contain \"op\" or \"inputs\": expected attributes of the operator only", op);
     } else if (json_object_set_new(node, "op", json_string(op)) < 0) {
         r = cw_error_set(err, CW_E_PIPELINE, "the name of an operator is not valid UTF-8");
     } else if (inputs && json_object_set(node, "inputs", inputs) < 0) {
@@ -138,7 +140,7 @@ static int pipeline_add(struct cachew_pipeline *p, const char *op, const char *a
     int r = node_make(op, attributes, inputs, &node, &e);
     if (r >= 0 && json_array_append_new(chain, node) < 0)
         r = cw_error_nomem(&e, 0, "an operator");
-    /* checks names, attributes and places of operators, not types */
+    /* checks names, attributes and positions of operators, but not types */
     if (r >= 0 && (r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &parsed, &e)) < 0)
         json_array_remove(chain, json_array_size(chain) - 1);
     cw_pipeline_unref(parsed);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every symbol that a shared library defines for others starts with cachew_ (version names are upper case).
+# Checks that every symbol that a shared library exports begins with cachew_. (Version names, type A, may differ.)
 set -eu
 names=$(nm --dynamic --defined-only --format=posix "$1" | awk '$2 != "A" { sub(/@.*/, "", $1); print $1 }')
 [ -n "$names" ] || { echo "$1 exports nothing" >&2; exit 1; }

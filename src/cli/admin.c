@@ -27,7 +27,8 @@ int cli_admin_query(const struct cli_admin *a, const char *what, json_t **ret, s
         return r;
     json_auto_t *value = json_loads(answer, 0, NULL);
     if (strcmp(what, "status") == 0 ? !json_is_object(value) : !json_is_array(value))
-        return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", a->service);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher at %s sent an answer that is not the expected JSON", a->service);
     *ret = json_incref(value);
     return 0;
 }

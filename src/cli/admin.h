@@ -9,10 +9,10 @@
 struct cli_admin {
     const char *service; /* --service HOST:PORT */
     struct cli_credentials credentials;
-    double wait_s; /* deadline for an answer */
+    double wait_s; /* deadline for an answer of the dispatcher, in seconds */
     bool json;
-    char *token; /* its own */
-    struct cw_admin_client_options o;
+    char *token;                      /* owned; NULL: none */
+    struct cw_admin_client_options o; /* made from the fields above; refers to them */
 };
 
 #define CLI_ADMIN_OPTIONS(a) \
@@ -24,15 +24,17 @@ struct cli_admin {
      .required = "HOST:PORT of a dispatcher"}, \
         CLI_CONNECT_OPTIONS(&(a)->credentials), \
         {"wait", CLI_SECONDS, &(a)->wait_s, "S", \
-         "fail if an answer takes longer than S seconds (default 5)"}, \
+         "fail if the dispatcher does not answer within S seconds (default 5)"}, \
         {"json", CLI_FLAG, &(a)->json, NULL, "print JSON"}
 
-/* cli_parse, then cli_admin_open. */
+/* Parses the command line (wait_s defaults to 5), then calls cli_admin_open. Returns what cli_parse returns,
+ * or an error. */
 int cli_admin_parse(struct cli_admin *a, const struct cli_verb *verb, const struct cli_option *options,
                     int argc, char **argv, struct cw_error *err) _must_check_;
-/* Fills in a->o from the options. */
+/* Reads the token, loads the TLS files, and fills in a->o. */
 int cli_admin_open(struct cli_admin *a, struct cw_error *err) _must_check_;
-/* Queries the dispatcher: "status" gives an object, everything else an array. *ret is new. */
+/* Queries the dispatcher's state. what: "status" gives a JSON object; "jobs", "workers", "pools" ... give an
+ * array. *ret is new. */
 int cli_admin_query(const struct cli_admin *a, const char *what, json_t **ret,
                     struct cw_error *err) _must_check_;
 void cli_admin_deinit(struct cli_admin *a);

@@ -19,18 +19,20 @@ struct bench {
     double seconds;
 };
 
-/* Sets VmHWM to what is resident now. If the system refuses, peaks are those since the process started. */
+/* Resets the peak of resident memory (VmHWM) to the present value. If the system refuses, reported peaks
+ * count from the start of the process. */
 static void bench_reset_peak_rss(void)
 {
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return;
     if (write(fd, "5", 1) != 1)
-        fprintf(stderr, "cachew: peaks of memory are those since the start\n");
+        fprintf(stderr, "cachew: peak memory can't be reset; peaks count from the start of the process\n");
     close(fd);
 }
 
-/* Sets *ret to the best of the runs with so many threads, which the caller owns also after an error. */
+/* Runs the pipeline best_of times with this number of threads. *ret is the report of the fastest run; the
+ * caller owns it, also after an error. */
 static int bench_run_step(struct bench *x, unsigned threads, json_t **ret, struct cw_error *err)
 {
     struct cw_measure_options o = {
@@ -45,7 +47,7 @@ static int bench_run_step(struct bench *x, unsigned threads, json_t **ret, struc
     int r = 0;
     for (uint64_t i = 0; i < x->best_of && r >= 0; i++) {
         struct cw_measurement m;
-        /* frees the slabs of the run before */
+        /* frees the slabs of the previous run */
         x->common.local.iterator = cw_iterator_free(x->common.local.iterator);
         bench_reset_peak_rss();
         r = cw_measure(&x->common.local, &o, &m, err);
@@ -120,7 +122,7 @@ static int bench_main(int argc, char **argv, struct cw_error *err)
     int r = cli_pipeline_parse(&x.common, &cli_verb_bench, options, argc, argv, err);
     if (r == 0 && !(x.seconds > 0))
         r = cw_error_value(err, CW_E_OPTION, "seconds", "0", "more than 0",
-                           "--seconds 0: expected more than 0");
+                           "--seconds 0: expected more than 0 seconds");
     if (r == 0)
         r = cli_pipeline_load(&x.common, err);
     if (r == 0)

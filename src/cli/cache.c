@@ -17,7 +17,7 @@ struct cache {
     struct cli_pipeline common;
     struct cw_caching caching;
     bool repair, all;
-    const char *verb, *dir, *key; /* key: the first characters of a set; NULL: all sets */
+    const char *verb, *dir, *key; /* key: the first characters of the names of sets; NULL: all sets */
 };
 
 static json_t *cache_set_json(const struct cw_cache_listed *s)
@@ -34,7 +34,7 @@ static json_t *cache_set_json(const struct cw_cache_listed *s)
     return o;
 }
 
-/* How many times larger entries are than what is stored of them. */
+/* The compression ratio: bytes of the entries divided by bytes stored. */
 static double cache_ratio(uint64_t content, uint64_t stored)
 {
     return stored ? (double)content / (double)stored : 1;
@@ -102,7 +102,7 @@ static int cache_stat(struct cache *x, const struct cw_cache_list *l, struct cw_
                                    (json_int_t)all.content, "stored_bytes", (json_int_t)all.stored, "in_use",
                                    used, "pinned", pinned, "compute_s", compute_s));
     printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64
-           " segments, %" PRIu64 " entries (compressed %.2f times) that took %.1f s to compute\n",
+           " segments, %" PRIu64 " entries (compression ratio %.2f) that took %.1f s to compute\n",
            l->n, used, pinned, (double)all.bytes / (1 << 20), all.segments, all.entries,
            cache_ratio(all.content, all.stored), compute_s);
     return 0;
@@ -123,10 +123,10 @@ static int cache_verify(struct cache *x, const struct cw_cache_list *l, struct c
                                    "bad_segments", (json_int_t)v.bad_segments, "bad_entries",
                                    (json_int_t)v.bad_entries, "repaired", x->repair)) |
                code;
-    printf("%" PRIu64 " segments with %" PRIu64 " entries are sound; %" PRIu64 " are damaged (%" PRIu64
-           " entries known to be)%s\n",
+    printf("%" PRIu64 " segments with %" PRIu64 " entries are undamaged; %" PRIu64
+           " segments are damaged, with at least %" PRIu64 " damaged entries%s\n",
            v.segments, v.entries, v.bad_segments, v.bad_entries,
-           x->repair && v.bad_segments ? ", and were removed" : "");
+           x->repair && v.bad_segments ? "; these segments were removed" : "");
     return code;
 }
 
@@ -170,7 +170,7 @@ static int cache_pin(struct cache *x, const struct cw_cache_list *l, struct cw_e
     return r;
 }
 
-/* Entries that the store's thread has handled, kept or not. */
+/* The number of entries that the store's thread has handled: written, or refused. */
 static uint64_t cache_n_written(const struct cw_cache *c)
 {
     struct cw_cache_facts f;
@@ -178,8 +178,8 @@ static uint64_t cache_n_written(const struct cw_cache *c)
     return f.kept + f.refused;
 }
 
-/* Takes the batches of one epoch. A batch may take longer than --wait while the cache's queue is full.
- * That is an error only if no entries are being written. */
+/* Takes the batches of one epoch. While the queue of entries to write is full, a batch may take longer than
+ * --wait. That is an error only if no entry was written meanwhile. */
 static int cache_warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
@@ -214,8 +214,10 @@ static int cache_warm(struct cache *x, struct cw_error *err)
     int r = cli_pipeline_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_cache_points)
-        r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep",
-                         x->common.file);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "%s has neither the operator autocache nor cache: expected one, to know what to cache",
+            x->common.file);
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
@@ -241,10 +243,11 @@ static int cache_warm(struct cache *x, struct cw_error *err)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I}", "kept", (json_int_t)facts.kept, "there",
                                    (json_int_t)facts.hits, "refused", (json_int_t)no_room, "evicted",
                                    (json_int_t)facts.evicted, "bytes", (json_int_t)facts.bytes_written));
-    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room",
+    printf("%" PRIu64 " entries written, %.1f MiB; %" PRIu64 " were cached before; %" PRIu64
+           " were left out for lack of space",
            facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
     if (facts.evicted)
-        printf("; %" PRIu64 " segments, which may hold some of these, were removed to make room",
+        printf("; %" PRIu64 " segments were removed to make room, maybe with some of these entries",
                facts.evicted);
     printf("\n");
     return 0;
@@ -252,7 +255,7 @@ static int cache_warm(struct cache *x, struct cw_error *err)
 
 static const struct {
     const char *name;
-    bool narrow; /* it needs a set, or --all */
+    bool narrow; /* the verb needs a set, or --all */
     int (*run)(struct cache *x, const struct cw_cache_list *l, struct cw_error *err);
 } cache_verbs[] = {
     {"ls", false, cache_ls}, {"stat", false, cache_stat}, {"verify", false, cache_verify},
@@ -283,9 +286,10 @@ static int cache_dispatch(struct cache *x, struct cw_error *err)
     if (r >= 0 && x->key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
     else if (r >= 0 && narrow && x->key && l.n > 1)
-        r = cw_error_set(err, CW_E_OPTION,
-                         "%zu sets of %s begin with \"%.40s\": expected enough of one's name, or --all", l.n,
-                         x->dir, x->key);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "%zu sets of %s begin with \"%.40s\": expected more characters of one set's name, or --all", l.n,
+            x->dir, x->key);
     else if (r >= 0)
         r = cache_verbs[v].run(x, &l, err);
     cw_cache_list_deinit(&l);
@@ -296,11 +300,12 @@ static int cache_main(int argc, char **argv, struct cw_error *err)
 {
     struct cache x = {0};
     const struct cli_option options[] = {
-        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: take all sets (rm: except pinned ones)"},
+        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: apply to all sets (rm: to all that are not pinned)"},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments"},
-        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: keep elements in DIR"},
+        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: the cache directory to fill"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "warm: fill this cache point: auto (default), or its number, from 0"},
+         "warm: cache at the operator number WHERE of those named cache or autocache, counted from 0; "
+         "auto (default): the last that can be used"},
         CLI_CACHE_BYTES_OPTION(&x.caching.quota, "warm: "),
         CLI_PIPELINE_OPTIONS(&x.common, "warm: run N compute threads"),
         {0},
@@ -323,7 +328,7 @@ const struct cli_verb cli_verb_cache = {
     .max_args = 3,
     .summary = "list, check, fill or empty a cache directory",
     .details =
-        "rm, pin and unpin take the first characters of a set, as ls shows it, or --all. verify ends with 1 "
-        "where something is damaged. What runs use stays.",
+        "SET: the first characters of a set's name, as ls shows it. rm, pin and unpin need SET or --all. "
+        "rm leaves the sets that runs use. verify exits with 1 if anything is damaged.",
     .run = cache_main,
 };

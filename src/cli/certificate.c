@@ -17,6 +17,7 @@ void cli_identity_deinit(struct cli_identity *i)
     *i = (struct cli_identity){0};
 }
 
+/* Adds the extension `nid`, whose value is a text in OpenSSL's syntax, to c. by: the issuer's certificate. */
 static bool certificate_extend(X509 *c, X509 *by, int nid, const char *value)
 {
     X509V3_CTX context;
@@ -28,7 +29,7 @@ static bool certificate_extend(X509 *c, X509 *by, int nid, const char *value)
     return ok;
 }
 
-/* 127 random bits, so that serial numbers differ without a record of them. */
+/* Sets a serial number of 127 random bits, so that serial numbers differ although no list of them is kept. */
 static bool certificate_set_serial(X509 *c)
 {
     BIGNUM *n = BN_new();
@@ -51,7 +52,8 @@ static bool certificate_fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by,
            X509_set_issuer_name(c, X509_get_subject_name(by)) == 1;
 }
 
-/* The uses of a key (RFC 5280, 4.2.1). Workers serve clients, and are clients of the dispatcher. */
+/* Limits what the key may be used for (RFC 5280, 4.2.1). A daemon's certificate may authenticate a server and
+ * a client, because a worker is a server to its clients and a client of the dispatcher. */
 static bool certificate_restrict(X509 *c, enum cli_certified kind, const char *hosts, X509 *by)
 {
     bool authority = kind == CLI_AUTHORITY;
@@ -75,7 +77,7 @@ int cli_certify(enum cli_certified kind, const char *name, const char *hosts, co
         !certificate_restrict(i.certificate, kind, hosts, issuer) ||
         X509_sign(i.certificate, by ? by->key : i.key, EVP_sha256()) <= 0) {
         cli_identity_deinit(&i);
-        return cw_error_set(err, CW_E_BUG, "OpenSSL can't make the certificate of %s", name);
+        return cw_error_set(err, CW_E_BUG, "OpenSSL can't make the certificate for %s", name);
     }
     *ret = i;
     return 0;
@@ -89,7 +91,7 @@ int cli_identity_pem(const struct cli_identity *i, bool key, char **ret, struct 
                         : PEM_write_bio_X509(b, i->certificate)) == 1;
     long size = ok ? BIO_get_mem_data(b, &data) : 0;
     char *text = ok ? malloc((size_t)size + 1) : NULL;
-    if (text) { /* data does not end with a zero */
+    if (text) { /* data has no NUL at its end */
         memcpy(text, data, (size_t)size);
         text[size] = '\0';
     }

@@ -13,13 +13,13 @@
 #include "base/clock.h"
 #include "base/patience.h"
 
-/* A daemon that waits for another gives up after cw_patience_start_ns and says why. One that is not ready
- * this much later is slow, which is logged. */
+/* A daemon gives up waiting for another daemon after cw_patience_start_ns, and says why. If a daemon is not
+ * ready SLOW_NS after that, a warning is logged. */
 #define SLOW_NS UINT64_C(5000000000)
-/* A daemon that is not ready after this time (longer if CACHEW_START_S asks for it) hangs, however slow the
- * machine is. It is killed. */
+/* A daemon that is not ready after this time is taken to hang, and is killed. The limit is longer if
+ * CACHEW_START_S is. */
 #define HANGS_NS UINT64_C(600000000000)
-#define POLL_MS 100 /* between two looks for a pending signal: those that end this process are blocked */
+#define POLL_MS 100 /* interval of checks for a pending SIGINT or SIGTERM, which are blocked */
 
 static bool child_start_interrupted(void)
 {
@@ -27,7 +27,7 @@ static bool child_start_interrupted(void)
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
-/* In the child: stdin is /dev/null, stdout the pipe. */
+/* Runs in the child: connects stdin to /dev/null, and stdout to the pipe. */
 static void child_prepare(pid_t parent, const int out[2])
 {
     cw_child_begin(parent);
@@ -66,7 +66,7 @@ static int child_spawn(const char *const *argv, pid_t *ret, int *ret_out, struct
     return 0;
 }
 
-/* Reads the line by which the daemon says that it serves. */
+/* Reads the line {"ready": ...} that the daemon prints when it is ready. */
 static int child_read_ready(int out, const char *what, const struct cli_log *log, json_t **ret,
                             struct cw_error *err)
 {
@@ -79,11 +79,11 @@ static int child_read_ready(int out, const char *what, const struct cli_log *log
         uint64_t waited_ns = cw_now_ns() - began_ns;
         struct pollfd p = {.fd = out, .events = POLLIN};
         if (waited_ns >= hangs_ns)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within %g s",
-                                what, (double)hangs_ns / 1e9);
+            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not become ready within %g s", what,
+                                (double)hangs_ns / 1e9);
         if (waited_ns >= slow_ns && !warned) {
             warned = true;
-            cli_log(log, true, "cachew %s did not say within %g s that it is ready; waiting for it", what,
+            cli_log(log, true, "cachew %s is not ready after %g s; still waiting for it", what,
                     (double)slow_ns / 1e9);
         }
         if (child_start_interrupted())
@@ -93,13 +93,13 @@ static int child_read_ready(int out, const char *what, const struct cli_log *log
         ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
         if (got == 0)
             return cw_error_set(err, CW_E_SERVICE,
-                                "cachew %s ended before it was ready; its error stands above", what);
+                                "cachew %s ended before it was ready; its error message is above", what);
         n += got > 0 ? (size_t)got : 0;
     }
     json_auto_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
     *ret = json_incref(json_object_get(object, "ready"));
     return *ret ? 0
-                : cw_error_set(err, CW_E_SERVICE, "cachew %s printed \"%.*s\" in place of {\"ready\": ...}",
+                : cw_error_set(err, CW_E_SERVICE, "cachew %s printed \"%.*s\": expected {\"ready\": ...}",
                                what, (int)CW_MIN(n, 80), line);
 }
 

@@ -8,10 +8,11 @@
 #include "data/convert.h"
 #include "formats/image_write.h"
 
-#define SHEETS 1       /* batches that are written */
-#define SHEET_MAX 8192 /* most pixels of a side */
+#define SHEETS 1       /* number of batches that are written */
+#define SHEET_MAX 8192 /* largest width and height of a sheet, in pixels */
 
-/* The first component with the shape of images: [n, h, w, c] or [n, c, h, w]. NULL: there is none. */
+/* The first component with the shape of images, [n, h, w, c] or [n, c, h, w]; NULL: none. *ret_chw: whether
+ * it is the second shape. */
 static const struct cw_batch_component *sheet_find_images(const struct cw_batch *b, bool *ret_chw)
 {
     for (unsigned k = 0; k < b->n_components; k++) {
@@ -26,6 +27,7 @@ static const struct cw_batch_component *sheet_find_images(const struct cw_batch 
     return NULL;
 }
 
+/* Value i of a component; uint16 is scaled to 0 ... 255. */
 static double sheet_value(const struct cw_batch_component *c, size_t i)
 {
     double v = 0;
@@ -41,9 +43,10 @@ int cli_contact_sheet_write(const char *dir, const struct cw_batch *b, uint64_t 
         return 0;
     const struct cw_batch_component *c = sheet_find_images(b, &chw);
     if (!c)
-        return cw_error_set(err, CW_E_OPTION,
-                            "--save: no component of this pipeline is an image: expected one of shape [h, w, "
-                            "c] or [c, h, w] with 1, 3 or 4 channels");
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "--save: no component of this pipeline is an image: expected a component of shape "
+            "[h, w, c] or [c, h, w] with 1, 3 or 4 channels");
     const int64_t *d = c->dims + b->leading;
     size_t h = (size_t)(chw ? d[1] : d[0]), w = (size_t)(chw ? d[2] : d[1]),
            channels = (size_t)(chw ? d[0] : d[2]), image = h * w * channels;
@@ -52,9 +55,10 @@ int cli_contact_sheet_write(const char *dir, const struct cw_batch *b, uint64_t 
         columns--;
     size_t rows = (n + columns - 1) / columns;
     if (h == 0 || w == 0 || w > SHEET_MAX || h > SHEET_MAX)
-        return cw_error_set(err, CW_E_OPTION,
-                            "--save: %s has images of %zu x %zu: expected sides from 1 to %d", c->name, h, w,
-                            SHEET_MAX);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "--save: component %s has images of %zu x %zu pixels: expected sides from 1 to %d", c->name, h, w,
+            SHEET_MAX);
     rows = CW_MIN(rows, SHEET_MAX / h);
     n = CW_MIN(n, rows * columns);
     double low = 0, high = 255;

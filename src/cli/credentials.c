@@ -30,6 +30,7 @@ int cli_credentials_token(const struct cli_credentials *c, char **ret, struct cw
                           "--token-file %s has no token in its first line", c->token_file);
 }
 
+/* Sets the error "--option is missing: expected `what`, since `with`". */
 static int credentials_missing(const char *option, const char *what, const char *with, struct cw_error *err)
 {
     return cw_error_value(err, CW_E_OPTION, option, "missing", what, "--%s is missing: expected %s, since %s",
@@ -61,10 +62,10 @@ int cli_credentials_listen(const struct cli_credentials *c, struct cw_tls **ret,
     if (r <= 0)
         return r;
     if (!c->cert)
-        return credentials_missing("tls-cert", "a certificate for those that connect", "TLS is asked for",
-                                   err);
+        return credentials_missing("tls-cert", "a certificate to present to clients",
+                                   "an option of TLS was given", err);
     if (c->mutual && !c->ca)
-        return credentials_missing("tls-ca", "the authority of the certificates that are let in",
+        return credentials_missing("tls-ca", "the authority that signs the certificates of accepted clients",
                                    "--tls-mutual was given", err);
     const struct cw_tls_files files = {
         .certificate = c->cert, .key = c->key, .authority = c->mutual ? c->ca : NULL};

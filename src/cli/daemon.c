@@ -72,9 +72,9 @@ int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
         int e = stat(roots->items[i], &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
         if (e == 0)
             continue;
-        return cw_error_value(err, CW_E_OPTION, "data-root", roots->items[i], "a directory that is there",
-                              "--data-root %.300s: %s: expected a directory that pipelines may read",
-                              roots->items[i], strerror(e));
+        return cw_error_value(err, CW_E_OPTION, "data-root", roots->items[i], "an existing directory",
+                              "--data-root %.300s: %s: expected an existing directory", roots->items[i],
+                              strerror(e));
     }
     return 0;
 }
@@ -85,10 +85,10 @@ void cli_raise_limits(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
         return;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails the old limit stays */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* on failure the old limit stays */
 }
 
-/* Returns 1 if the address can be reached from other machines. */
+/* Returns 1 if the address can be reached from other machines, 0 if not or if it is NULL, or an error. */
 static int address_leaves_machine(const char *option, const char *address, struct cw_error *err)
 {
     struct cw_address a;
@@ -110,13 +110,13 @@ static int listen_check(const char *address, bool tls, bool token, struct cw_err
     const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are"
                           : !tls         ? "--tls-cert and --tls-key are"
                                          : "--token-file is";
-    return r <= 0
-               ? r
-               : cw_error_set(err, CW_E_OPTION,
-                              "--listen %s is no loopback address, and %s missing: any host that reaches it "
-                              "could read the data and run pipelines; expected a loopback address, TLS "
-                              "and a token (cachew keys init makes them), or --insecure",
-                              address, missing);
+    return r <= 0 ? r
+                  : cw_error_set(
+                        err, CW_E_OPTION,
+                        "--listen %s is no loopback address, and %s missing: any host that reaches this "
+                        "address could read the data and run pipelines; expected a loopback address, "
+                        "TLS and a token (cachew keys init makes them), or --insecure",
+                        address, missing);
 }
 
 static int http_check(const char *address, struct cw_error *err)
@@ -124,8 +124,9 @@ static int http_check(const char *address, struct cw_error *err)
     int r = address_leaves_machine("http", address, err);
     return r <= 0 ? r
                   : cw_error_set(err, CW_E_OPTION,
-                                 "--http %s is no loopback address: the pages are not encrypted, and need "
-                                 "no token; expected a loopback address, or --insecure",
+                                 "--http %s is no loopback address: the pages are not encrypted and need no "
+                                 "token, so any host that reaches this address could read them; expected a "
+                                 "loopback address, or --insecure",
                                  address);
 }
 

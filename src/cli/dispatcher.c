@@ -89,15 +89,15 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
          "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 at this address (port 0: any free "
          "one)"},
         {"state-dir", CLI_TEXT, &x.state_dir, "DIR",
-         "keep the journal in DIR, made if it is absent (default: no journal, a restart forgets all jobs)"},
-        {"name", CLI_TEXT, &x.name, "NAME", "show this name to people (default dispatcher)"},
+         "keep the journal in DIR, and make DIR if needed (default: no journal: a restart forgets all jobs)"},
+        {"name", CLI_TEXT, &x.name, "NAME",
+         "show NAME on the dashboard and in the status (default dispatcher)"},
         {"policy", CLI_TEXT, &x.scaling.policy, "P",
-         "give jobs workers by this policy: auto, cachew-atc22, cachew-atc22-code, hpa or fixed:N (default: "
-         "every "
-         "worker serves all jobs)"},
+         "decide the number of workers of each job by this policy: auto, cachew-atc22, cachew-atc22-code, "
+         "hpa or fixed:N (default: every worker serves all jobs)"},
         CLI_SCALING_OPTIONS(&x.scaling, "policy"),
         {"insecure", CLI_FLAG, &x.insecure, NULL,
-         "listen at addresses that are not loopback without TLS and token"},
+         "listen at addresses that are not loopback, even without TLS and token"},
         CLI_LISTEN_OPTIONS(&x.credentials),
         CLI_LOG_OPTION(&x.log),
         {0},

@@ -1,5 +1,5 @@
-/* cachew doctor: checks what this machine offers, and says what to fix. Each check is a function that
- * fills in one line. */
+/* cachew doctor: checks what this machine offers, and says what to fix. Each check is a function that fills
+ * in one struct check, which is printed as one line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,9 +28,9 @@
 #include "session/local.h"
 #include "ops/kernels/isa.h"
 
-/* Open files that a daemon needs for some hundred shards and its sockets. */
+/* Open files that a daemon needs for its sockets and some hundred shards (files of a data set). */
 #define ENOUGH_FILES 1024
-/* Bytes that a batch of images and its decoding take. */
+/* Bytes of memory that suffice for a batch of images and their decoding. */
 #define ENOUGH_MEMORY ((uint64_t)512 << 20)
 
 #define TEXT_OF(x) #x
@@ -41,10 +41,10 @@ enum verdict { OK, WARNING, FAILED };
 struct check {
     const char *name;
     enum verdict verdict;
-    char found[4400], todo[4400]; /* todo: what to do; may be empty */
+    char found[4400], todo[4400]; /* what was found; what the user should do, or "" */
 };
 
-/* Sets the verdict, what to do (NULL: nothing), and what was found. */
+/* Sets the verdict, what the user should do (NULL: nothing), and what was found. */
 static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
     _printf_(4, 5);
 
@@ -61,8 +61,8 @@ static void check_cpu(struct check *c)
     unsigned budget = cw_cpu_budget();
     check_set(c, OK,
               (long)budget < online
-                  ? "the cgroup or the affinity mask leaves out CPUs; raise its limit if they are "
-                    "meant for this"
+                  ? "the cgroup or the affinity mask excludes some CPUs; raise its limit if Cachew "
+                    "should use them"
                   : NULL,
               "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
 }
@@ -88,8 +88,7 @@ static void check_features(struct check *c)
 #elif defined(__aarch64__)
     cw_text_add(&found, "neon");
 #endif
-    check_set(c, OK, NULL, "%s",
-              found.data ? found.data : "no vector instructions that kernels are written for");
+    check_set(c, OK, NULL, "%s", found.data ? found.data : "none that the image kernels can use");
 }
 
 static void check_kernels(struct check *c)
@@ -110,7 +109,7 @@ static void check_memory(struct check *c)
     bool enough = total >= ENOUGH_MEMORY;
     check_set(c, enough ? OK : WARNING,
               enough ? NULL : "give the cgroup more memory, or run with small batches and --memory",
-              "%.1f GB of the cgroup or the machine; the default budget is half of that",
+              "%.1f GB in the cgroup or the machine; the default of --memory is half of that",
               (double)total * 1e-9);
 }
 
@@ -122,16 +121,17 @@ static void check_memfd(struct check *c)
     if (fd < 0 || ftruncate(fd, 1 << 16) < 0)
         check_set(
             c, WARNING,
-            "allow memfd_create (a seccomp profile may forbid it; Linux 3.17 or later): without it workers "
-            "copy batches to clients",
+            "allow memfd_create (needs Linux 3.17; a seccomp profile may forbid it): without it workers copy "
+            "batches to clients instead of sharing memory",
             "%s", strerror(errno));
     else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0)
         check_set(c, WARNING, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)",
-                  "made, but can't be sealed");
+                  "a memfd was made, but can't be sealed");
     else if ((p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        check_set(c, WARNING, "a sealed memfd can't be mapped shared and writable", "%s", strerror(errno));
+        check_set(c, WARNING, "allow shared, writable mappings of sealed memfds", "can't be mapped: %s",
+                  strerror(errno));
     else
-        check_set(c, OK, NULL, "made, sealed and mapped");
+        check_set(c, OK, NULL, "a memfd was made, sealed and mapped");
     if (p != MAP_FAILED)
         munmap(p, 1 << 16);
     if (fd >= 0)
@@ -146,12 +146,13 @@ static void check_files(struct check *c)
         return;
     }
     bool enough = l.rlim_cur >= ENOUGH_FILES;
-    check_set(c, enough ? OK : WARNING, enough ? NULL : "raise it: ulimit -n " TEXT(ENOUGH_FILES),
-              "%llu open files, at most %llu", (unsigned long long)l.rlim_cur,
+    check_set(c, enough ? OK : WARNING, enough ? NULL : "raise the limit: ulimit -n " TEXT(ENOUGH_FILES),
+              "the limit is %llu, and may be raised to %llu", (unsigned long long)l.rlim_cur,
               (unsigned long long)l.rlim_max);
 }
 
-/* Makes a file in dir, open for reading and writing and already unlinked. -1: errno says why not. */
+/* Makes a temporary file in dir, open for reading and writing and already unlinked. Returns its descriptor,
+ * or -1 with errno. */
 static int check_make_file(const char *dir)
 {
     char path[4200];
@@ -162,7 +163,7 @@ static int check_make_file(const char *dir)
     return fd;
 }
 
-/* Cuts the path to the nearest directory above it that exists. */
+/* Shortens the path until it exists: to itself, or to its nearest existing parent. */
 static void check_existing_parent(char *path)
 {
     struct stat s;
@@ -182,26 +183,26 @@ static void check_index_dir(struct check *c)
     _cleanup_free_ char *dir = cw_index_dir(), *parent = dir ? strdup(dir) : NULL;
     if (!dir || !parent) {
         check_set(c, WARNING,
-                  "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run",
-                  "there is none");
+                  "set CACHEW_INDEX_DIR or HOME; without an index directory each run indexes its data again",
+                  "none: neither CACHEW_INDEX_DIR nor HOME is set");
         return;
     }
     check_existing_parent(parent);
     bool there = strcmp(parent, dir) == 0;
     int fd = check_make_file(parent);
     if (fd < 0) {
-        check_set(c, WARNING,
-                  "set CACHEW_INDEX_DIR to a directory that can be written to; without it data sets are "
-                  "indexed anew "
-                  "in each run",
-                  "%s: %s", parent, strerror(errno));
+        check_set(
+            c, WARNING,
+            "set CACHEW_INDEX_DIR to a directory that can be written to; without one each run indexes its "
+            "data again",
+            "%s: %s", parent, strerror(errno));
         return;
     }
     close(fd);
     char *slash = strrchr(dir, '/');
-    check_set(c, OK, NULL, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
+    check_set(c, OK, NULL, there ? "%s can be written to" : "%s does not exist yet, but can be made", dir);
     if (!there && slash && (size_t)(slash - dir) > strlen(parent)) {
-        c->verdict = WARNING; /* a run makes the directory, but not its parents */
+        c->verdict = WARNING; /* a run makes this directory, but not its missing parents */
         snprintf(c->todo, sizeof(c->todo), "mkdir -p %.*s", (int)(slash - dir), dir);
     }
 }
@@ -216,15 +217,15 @@ static void check_nowait(struct check *c)
     struct iovec v = {.iov_base = &byte, .iov_len = 1};
     int fd = check_make_file(at);
     if (fd < 0 || pwrite(fd, &byte, 1, 0) != 1)
-        check_set(c, WARNING, NULL, "not tried: %s can't be written to", at);
+        check_set(c, WARNING, NULL, "not tested: can't write to %s", at);
     else if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == 1)
         check_set(c, OK, NULL, "works in %s", at);
     else
-        check_set(c, WARNING,
-                  "reads from this file system all go through the read threads, which costs a little; ext4, "
-                  "xfs and "
-                  "btrfs can do it",
-                  "%s: %s", at, strerror(errno));
+        check_set(
+            c, WARNING,
+            "on this file system every read goes through a read thread, which is a little slower; ext4, "
+            "xfs and btrfs don't need that",
+            "%s: %s", at, strerror(errno));
     if (fd >= 0)
         close(fd);
 }
@@ -280,7 +281,7 @@ static int doctor_list_crash_points(bool json)
             printf("%-24s %-12s %s\n", p[i].name, p[i].role, p[i].phase);
     }
     if (!n && !json)
-        printf("this build has none: configure it with -Dcrash_points=true\n");
+        printf("this build has no crash points: configure it with -Dcrash_points=true\n");
     return json ? cli_print(json_pack("{s:O}", "crash_points", list)) : 0;
 }
 

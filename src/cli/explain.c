@@ -1,5 +1,5 @@
-/* cachew explain: shows what the compiler made of a pipeline. Then runs it to show where the time goes and
- * what would help, and tries that. */
+/* cachew explain: shows the compiled pipeline. Then runs it, shows where the time goes and which remedies
+ * would help, and with --check tries the remedies. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ static void explain_print(void (*describe)(const json_t *, struct cw_text *), co
     cw_text_deinit(&t);
 }
 
-/* On the watcher's thread. A first signal waits until the files of trials are removed, a second one does
- * not. */
+/* Called on the watcher's thread. After the first signal the command first removes the files of its trials;
+ * the second signal ends it at once. */
 static void explain_on_signal(void *interrupt, int number, bool again)
 {
     if (again)
@@ -61,14 +61,14 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
     const char *cache_dir = NULL;
     const struct cli_option options[] = {
         {"run", CLI_SECONDS, &seconds, "S",
-         "run the pipeline for S seconds to see where the time goes (default 3; 0: do not)"},
+         "run the pipeline for S seconds to see where the time goes (default 3; 0: do not run it)"},
         {"check", CLI_FLAG, &check, NULL,
-         "try each remedy that can be tried here, and compare the result with the prediction"},
+         "try each suggested remedy that can be tried here, and compare the gain with the prediction"},
         {"seconds", CLI_SECONDS, &check_seconds, "S", "run each trial of --check for S seconds (default 3)"},
         {"limit-rate", CLI_NUMBER, &rate, "N",
-         "take at most N elements per second, as a training would (default 0: no limit)"},
+         "take at most N elements per second, like a training job (default 0: no limit)"},
         {"cache-dir", CLI_TEXT, &cache_dir, "DIR",
-         "measure the speed of a cache in DIR, in a temporary directory below it (default: $TMPDIR)"},
+         "measure the speed of a cache in a temporary directory below DIR (default: $TMPDIR)"},
         CLI_PIPELINE_OPTIONS(&c, "run N compute threads"),
         {0},
     };

@@ -12,14 +12,15 @@
 #include "ops/source/source_files.h"
 #include "dataset/index.h"
 
-/* A pattern that matches nothing is here an error of an argument, not of a pipeline. */
+/* Adds the files that match a pattern. A pattern without matches is an error of the argument (CW_E_OPTION)
+ * here. */
 static int index_add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)
 {
     int r = cw_source_files_match(f, pattern, false, &(struct cw_source_env){.base_dir = "."}, err);
     return r == CW_E_PIPELINE ? (err->status = CW_E_OPTION) : r;
 }
 
-/* The format that a source operator reads. */
+/* The format that the source operator of this name reads. */
 static enum cw_record_format index_format(const char *source)
 {
     return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD
@@ -65,11 +66,11 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         {"format", CLI_TEXT, &format, "F",
          "index files of this format: tfrecord (default), text, jsonl or tar", .choices = formats},
         {"compression", CLI_TEXT, &compression, "C",
-         "expect this compression, as in the pipeline: auto (default), none, gzip or zlib",
+         "expect this compression: auto (default), none, gzip or zlib; must equal the pipeline's",
          .choices = codecs},
-        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, valid ones too"},
+        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, also valid ones"},
         {"threads", CLI_COUNT, &threads, "N",
-         "read N files at a time (default: the CPUs this process may use)", .min = 1, .max = 64},
+         "read N files at a time (default: one for each CPU that this process may use)", .min = 1, .max = 64},
         {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
@@ -88,7 +89,7 @@ static int index_main(int argc, char **argv, struct cw_error *err)
     if (r == 0 && !sidecar && !o.index_dir)
         r = cw_error_set(
             err, CW_E_OPTION,
-            "there is nowhere to keep indexes: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
+            "no directory for indexes is set: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
     if (r == 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, err);
     if (r == 0 && json)

@@ -1,4 +1,4 @@
-/* cachew jobs, cachew workers: list what a service has, and steer it. */
+/* cachew jobs, cachew workers: list the jobs and workers of a service, and change how it treats them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void record_print_seen(const json_t *seen)
                100 * cli_row_real(seen, "busy"));
     else
         printf("whose compute time is not known yet; ");
-    if (cli_row_real(seen, "doubt") >= 0.01) /* smaller doubts do not change the numbers below */
+    if (cli_row_real(seen, "doubt") >= 0.01) /* a smaller doubt does not change the printed numbers */
         printf("since few batches were measured, workers are taken to be %.0f %% slower below; ",
                100 * cli_row_real(seen, "doubt"));
     if (record_cache(seen, cache))
@@ -103,7 +103,8 @@ static void record_print_alternatives(const json_t *record)
                record_cache(a, cache) ? ", cached after " : "", record_cache(a, cache) ? cache : "",
                cli_row_real(a, "batch_s"), cli_row_real(a, "time_s"), cli_row_real(a, "cost"));
         if (cli_row_real(a, "held_s") <
-            cli_row_real(a, "time_s")) /* once the cache is full another number of workers is best */
+            cli_row_real(a, "time_s")) /* the policy plans another number of workers for the time after the
+                                          cache is full */
             printf("; as long as they stay %.4g s for %.4g", cli_row_real(a, "held_s"),
                    cli_row_real(a, "held_cost"));
         printf("\n");
@@ -150,7 +151,7 @@ static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_e
     _cleanup_free_ char *what = NULL;
     if (asprintf(&what, "jobs/%s/decisions", name) < 0) {
         what = NULL;
-        return cw_error_nomem(err, 0, "a question");
+        return cw_error_nomem(err, 0, "a query");
     }
     json_auto_t *rows = NULL, *status = NULL;
     int r = cli_admin_query(a, what, &rows, err);
@@ -158,23 +159,24 @@ static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_e
         return r < 0 ? r : cli_print(json_incref(rows));
     if (json_array_size(rows) == 0 && cli_admin_query(a, "status", &status, err) == 0 &&
         !json_is_string(json_object_get(status, "policy")))
-        printf("nothing was decided: the dispatcher has no policy, so that all workers serve all jobs\n");
+        printf("nothing was decided: the dispatcher has no policy, so all workers serve all jobs\n");
     else
         record_print_all(rows);
     return 0;
 }
 
-/* CW_E_OPTION if an option that names a job stands without those that say what to do, or these without it. */
+/* CW_E_OPTION: `option`, which names a job, was given without any of `others`, which say what to change, or
+ * the other way round. job: the value of `option`, or NULL. given: whether any of `others` was given. */
 static int jobs_check_pair(const char *option, const char *job, bool given, const char *others,
                            struct cw_error *err)
 {
     if (!job == !given)
         return 0;
     cw_error_attribute(err, option, job ? job : "missing", others);
-    return job ? cw_error_set(err, CW_E_OPTION, "--%s %s changes nothing: expected %s beside it", option, job,
+    return job ? cw_error_set(err, CW_E_OPTION, "--%s %s changes nothing: expected %s with it", option, job,
                               others)
                : cw_error_set(err, CW_E_OPTION,
-                              "--%s is missing: %s means a job, expected --%s NAME beside it", option, others,
+                              "--%s is missing: %s needs --%s NAME, the job that it changes", option, others,
                               option);
 }
 
@@ -189,27 +191,28 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     const struct cli_option options[] = {
         {"cancel", CLI_TEXT, &steered[0], "NAME", "end a job for all its ranks"},
         {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for a job until --resume"},
-        {"resume", CLI_TEXT, &steered[2], "NAME", "go on with a paused job"},
+        {"resume", CLI_TEXT, &steered[2], "NAME", "continue a paused job"},
         {"share", CLI_TEXT, &share, "NAME",
-         "set a job's claim to workers, where they are too few for all jobs: with --weight, --priority, "
-         "--quota"},
+         "set the share that a job gets of too few workers; needs --weight, --priority or --quota"},
         {"weight", CLI_NUMBER, &claim.weight, "W",
-         "with --share: divide workers by weight among jobs of one priority (default: unchanged, at first 1)",
+         "with --share: divide workers by weight among jobs of equal priority (default: unchanged; 1 for a "
+         "new job)",
          .given = &claim.has_weight, .least = CW_WEIGHT_LEAST, .most = CW_WEIGHT_MOST},
         {"priority", CLI_SMALL, &claim.priority, "P",
-         "with --share: serve jobs of higher priority first (default: unchanged, at first 0)", .max = 1000000,
-         .given = &claim.has_priority},
+         "with --share: serve jobs of higher priority first (default: unchanged; 0 for a new job)",
+         .max = 1000000, .given = &claim.has_priority},
         {"quota", CLI_SMALL, &claim.quota, "N",
-         "with --share: give the job at most N workers; 0: no limit (default: unchanged, at first no limit)",
+         "with --share: give the job at most N workers; 0: no limit (default: unchanged; no limit for a new "
+         "job)",
          .max = 10000, .given = &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME",
-         "set what a job's policy optimises: with --objective, --price-client"},
+         "set what the policy optimises for a job; needs --objective or --price-client"},
         {"objective", CLI_TEXT, &objective, "O",
-         "with --aim: minimise time or cost (default: unchanged, at first the dispatcher's)",
+         "with --aim: minimise time or cost (default: unchanged; the dispatcher's objective for a new job)",
          .choices = cli_objectives},
         {"price-client", CLI_NUMBER, &price, "P",
-         "with --aim: set what the job's ranks cost together per hour (default: unchanged, at first the "
-         "dispatcher's)",
+         "with --aim: set the price per hour of all the job's ranks together (default: unchanged; the "
+         "dispatcher's price for a new job)",
          .given = &priced, .least = CW_CLIENT_PRICE_LEAST, .most = CW_CLIENT_PRICE_MOST},
         CLI_ADMIN_OPTIONS(&a),
         {0},
@@ -217,7 +220,8 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, err);
     const char *explained = r == 0 && argv[1] ? argv[2] : NULL;
     if (r == 0 && argv[1] && (!explained || strcmp(argv[1], "explain") != 0))
-        r = cw_error_set(err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "cachew jobs %s: expected cachew jobs, or cachew jobs explain NAME", argv[1]);
     if (r == 0)
         r = jobs_check_pair("share", share, claim.has_weight || claim.has_priority || claim.has_quota,
                             "--weight, --priority or --quota", err);
@@ -249,7 +253,7 @@ static int workers_main(int argc, char **argv, struct cw_error *err)
     struct cli_admin a = {0};
     const char *drain = NULL;
     const struct cli_option options[] = {
-        {"drain", CLI_TEXT, &drain, "ID", "let a worker finish what it has, and give it nothing more"},
+        {"drain", CLI_TEXT, &drain, "ID", "let worker ID finish its current work, and give it no more"},
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };

@@ -1,5 +1,5 @@
-/* cachew keys init: makes an authority, a certificate for daemons, one for clients, and a token, with
- * which a small cluster can leave loopback. */
+/* cachew keys init: makes a certificate authority, a certificate for daemons, one for clients, and a token.
+ * With these a small cluster can listen at addresses that are not loopback. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -26,26 +26,27 @@ static const struct {
     mode_t mode;
     const char *what;
 } files[N_FILES] = {
-    [CA] = {"ca.pem", 0644, "the authority: for everybody"},
-    [CA_KEY] = {"ca-key.pem", 0600, "its key, for making more certificates: to be kept elsewhere"},
-    [SERVER] = {"server.pem", 0644, "for dispatchers and workers"},
-    [SERVER_KEY] = {"server-key.pem", 0600, "its key"},
-    [CLIENT] = {"client.pem", 0644, "for clients, where --tls-mutual asks for one"},
-    [CLIENT_KEY] = {"client-key.pem", 0600, "its key"},
-    [TOKEN] = {"token", 0600, "for everybody who may use the service"},
+    [CA] = {"ca.pem", 0644, "certificate of the authority; give it to all hosts"},
+    [CA_KEY] = {"ca-key.pem", 0600, "its private key, which signs more certificates; keep it off the hosts"},
+    [SERVER] = {"server.pem", 0644, "certificate for dispatchers and workers"},
+    [SERVER_KEY] = {"server-key.pem", 0600, "its private key"},
+    [CLIENT] = {"client.pem", 0644, "certificate for clients, needed only with --tls-mutual"},
+    [CLIENT_KEY] = {"client-key.pem", 0600, "its private key"},
+    [TOKEN] = {"token", 0600, "give it to all daemons and clients of the service"},
 };
 
 struct keys {
     struct cli_texts hosts;
     uint64_t days;
     bool json;
-    struct cw_text names; /* as a certificate has them: DNS:NAME,IP:ADDRESS */
-    char *contents[N_FILES];
+    struct cw_text names;    /* the hosts as a certificate has them: DNS:NAME,IP:ADDRESS */
+    char *contents[N_FILES]; /* of the files to write; owned, secret */
 };
 
 /* ---- making keys ---- */
 
-/* Letters, digits, dots and hyphens, maybe after "*." (RFC 1123). Nothing else goes into a certificate. */
+/* Whether host consists of letters, digits, dots and hyphens, with "*." allowed before them (RFC 1123). Other
+ * names are not put into a certificate. */
 static bool keys_is_name(const char *host)
 {
     const char *at = strncmp(host, "*.", 2) == 0 ? host + 2 : host;
@@ -60,8 +61,9 @@ static int keys_add_host(struct keys *k, const char *host, struct cw_error *err)
     uint8_t address[16];
     bool number = inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
     if (!number && !keys_is_name(host))
-        return cw_error_value(err, CW_E_OPTION, "host", host, "a host's name or address",
-                              "--host \"%.300s\": expected a host's name or address, without port", host);
+        return cw_error_value(err, CW_E_OPTION, "host", host, "a host name or an IP address",
+                              "--host \"%.300s\": expected a host name or an IP address, without a port",
+                              host);
     cw_text_add(&k->names, "%s%s:%s", k->names.size ? "," : "", number ? "IP" : "DNS", host);
     return k->names.failed ? cw_error_nomem(err, 0, "names") : 0;
 }
@@ -71,7 +73,7 @@ static int keys_make_token(char **ret, struct cw_error *err)
     uint8_t bytes[TOKEN_BYTES];
     struct cw_text t = {0};
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
+        return cw_error_set(err, CW_E_IO, "the system gave no random bytes");
     for (size_t i = 0; i < sizeof(bytes); i++)
         cw_text_add(&t, "%02x", bytes[i]);
     cw_text_add(&t, "\n");
@@ -121,7 +123,7 @@ static int keys_write_file(int dir, const char *dir_name, size_t i, const char *
     return written ? 0 : cw_error_errno(err, CW_E_OPTION, e, "can't write %s/%s", dir_name, files[i].name);
 }
 
-/* Writes all files or none: removes those that were written before an error. */
+/* Writes all files or none: after an error, removes the files that were written before it. */
 static int keys_write(const struct keys *k, const char *name, struct cw_error *err)
 {
     if (mkdir(name, 0700) < 0 && errno != EEXIST)
@@ -163,8 +165,8 @@ static void keys_print(const char *dir, const char *until, const struct keys *k)
            host, host, dir, dir, dir, dir);
     printf("cachew run PIPELINE.json --service %s:5050 --job NAME --tls-ca %s/ca.pem --token-file %s/token\n",
            host, dir, dir);
-    printf("\nWith --tls-mutual, clients need --tls-cert %s/client.pem --tls-key %s/client-key.pem too. A "
-           "worker's --listen names its own host, one of those above.\n",
+    printf("\nWith --tls-mutual, clients also need --tls-cert %s/client.pem --tls-key %s/client-key.pem. The "
+           "--listen of a worker must name the worker's own host, one of the hosts above.\n",
            dir, dir);
 }
 
@@ -198,7 +200,7 @@ static int keys_main(int argc, char **argv, struct cw_error *err)
     struct keys k = {.days = 365};
     const struct cli_option options[] = {
         {"host", CLI_TEXTS, &k.hosts, "NAME",
-         "certify daemons on this host, a name or an address; may be repeated (localhost always is)"},
+         "certify daemons on the host NAME, or with this address; may be repeated (localhost always is)"},
         {"days", CLI_COUNT, &k.days, "N", "make certificates that are valid for N days (default 365)",
          .min = 1, .max = 36500},
         {"json", CLI_FLAG, &k.json, NULL, "print one JSON object"},

@@ -1,4 +1,4 @@
-/* cachew <verb>: the table of verbs, and the verb that the command line names. */
+/* The main program: finds the verb that the command line names in the table of verbs, and runs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ static void main_usage(FILE *f)
     fprintf(f, "\ncachew VERB --help lists the options of a verb; cachew --version prints the version.\n");
 }
 
-/* Opens closed standard streams, as a file that is opened later must not become standard output. They can be
- * neither read nor written. */
+/* Opens each closed standard stream on /dev/null, so that no file that is opened later gets the number of a
+ * standard stream. Reading from the opened stdin and writing to the opened stdout and stderr fail. */
 static void main_open_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -41,7 +41,7 @@ static int main_verb(int argc, char **argv)
 {
     const char *names[CW_COUNT_OF(verbs)];
     struct cw_error err = {0};
-    bool json = cli_wants_json(argc, argv); /* verbs reorder the words */
+    bool json = cli_wants_json(argc, argv); /* before the verb reorders argv */
     if (argc < 2) {
         main_usage(stderr);
         return 2;
@@ -70,11 +70,11 @@ static int main_verb(int argc, char **argv)
     return 2;
 }
 
-/* A result that can't be written to stdout is lost, which is an error. */
+/* A result that can't be written to stdout is lost, so it makes the exit code at least 1. */
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (ulimit -f) is an error of write(2) */
+    signal(SIGXFSZ, SIG_IGN); /* makes write(2) fail when a file may not grow (ulimit -f) */
     main_open_streams();
     cw_notice_set(cw_notice_stderr);
     int code = main_verb(argc, argv);

@@ -21,7 +21,7 @@ struct zip {
 };
 
 /* Headers of a zip archive: little-endian, without gaps. */
-struct __attribute__((packed)) about { /* part of both headers of an entry */
+struct __attribute__((packed)) about { /* the fields that both headers of an entry have */
     uint16_t version, flags, method;
     uint32_t date, crc, stored, size;
     uint16_t name, extra;
@@ -49,8 +49,8 @@ struct __attribute__((packed)) end_header {
 
 _Static_assert(sizeof(struct local_header) == 30 && sizeof(struct central_header) == 46 &&
                    sizeof(struct end_header) == 22,
-               "the format's");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the headers are written as they lie in memory");
+               "sizes that the zip format fixes");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are written in the machine's byte order");
 
 static struct about zip_about(const struct entry *e)
 {
@@ -65,7 +65,8 @@ static struct about zip_about(const struct entry *e)
     };
 }
 
-/* Adds an array: a header of format 1.0, then the data. */
+/* Adds an array as a .npy file: a header of .npy format 1.0, then the data. descr: NumPy's name of the dtype.
+ */
 static void zip_add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
                     const void *data, size_t size)
 {
@@ -185,7 +186,8 @@ int cli_npz_write(const char *dir, const struct cw_compiled *c, const struct cw_
     bool failed = ferror(z.f) != 0;
     failed |= fclose(z.f) != 0;
     if (r >= 0 && z.too_large)
-        return cw_error_set(err, CW_E_OPTION, "--dump: a batch is larger than a zip archive may be (4 GiB)");
+        return cw_error_set(err, CW_E_OPTION,
+                            "--dump: a batch is too large for a zip archive, which holds at most 4 GiB");
     if (r >= 0 && failed)
         return cw_error_errno(err, CW_E_IO, errno, "--dump: can't write %s", path);
     return r;

@@ -1,4 +1,4 @@
-/* cachew ops: prints the table of operators. */
+/* cachew ops: lists the operators, or describes one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void ops_describe(const struct cw_op_desc *d)
     if (d->plugin)
         printf("\nFrom the plug-in %s.\n", d->plugin);
     if (d->effects.random)
-        printf("\nIts draws depend on seed, epoch and element (docs/randomness.md).\n");
+        printf("\nIts random numbers depend on seed, epoch and element alone (docs/randomness.md).\n");
     printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
     for (const struct cw_attr_def *a = d->attrs; a && a->name; a++)
         printf("  %-14s %s\n  %-14s %s; %s%s\n", a->name, a->doc ? a->doc : "", "",

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-#define MAX_OPTIONS 64  /* of a verb; the most is 30 */
+#define MAX_OPTIONS 64  /* most options of a verb; the largest verb has 30 */
 #define MAX_SECONDS 1e9 /* 31 years; as nanoseconds it fits in 64 bits */
 
 bool cli_wants_json(int argc, char **argv)
@@ -50,7 +50,7 @@ static int option_parse_bytes(const struct cli_option *o, const char *value, str
             end++;
     }
     if (!option_is_decimal(value) || *end || !(v > 0))
-        return option_bad_value(o, value, "bytes, as 256M, 1.5G or 4194304", err);
+        return option_bad_value(o, value, "a number of bytes, such as 256M, 1.5G or 4194304", err);
     if (errno || v * factor >= 0x1p62)
         return option_bad_value(o, value, "less than 4194304T", err);
     *(uint64_t *)o->to = (uint64_t)(v * factor);
@@ -85,7 +85,8 @@ static int option_parse_number(const struct cli_option *o, const char *value, st
         return 0;
     }
     snprintf(expected, sizeof(expected), "a number from %g to %g", o->least, most);
-    return option_bad_value(o, value, o->kind == CLI_SECONDS ? "seconds, from 0 to 1e9" : expected, err);
+    return option_bad_value(o, value, o->kind == CLI_SECONDS ? "a number of seconds from 0 to 1e9" : expected,
+                            err);
 }
 
 static int option_parse_value(const struct cli_option *o, const char *value, struct cw_error *err)
@@ -164,7 +165,7 @@ static const struct cli_option *option_find(const struct cli_option *options, co
     return o;
 }
 
-/* Checks what options require and need. given: by option. */
+/* Checks `required` and `needs` of all options. given[i]: whether options[i] was given. */
 static int options_check(const struct cli_option *options, const bool *given, struct cw_error *err)
 {
     for (const struct cli_option *o = options; o->name; o++) {
@@ -173,8 +174,7 @@ static int options_check(const struct cli_option *options, const bool *given, st
                                   "--%s is missing: expected %s", o->name, o->required);
         if (o->needs && given[o - options] && !given[option_find(options, o->needs) - options])
             return cw_error_value(err, CW_E_OPTION, o->name, "", o->needs,
-                                  "--%s without --%s: expected both, as it means nothing alone", o->name,
-                                  o->needs);
+                                  "--%s needs --%s: expected both options", o->name, o->needs);
     }
     return 0;
 }

@@ -1,5 +1,4 @@
-/* What `run`, `explain`, `bench` and `cache` have in common: their options, and the pipeline these lead to.
- */
+/* The options that `run`, `explain`, `bench` and `cache` share, and the pipeline that is loaded from them. */
 #pragma once
 #include "cli/options.h"
 #include "session/local.h"
@@ -15,12 +14,13 @@ struct cli_pipeline {
 
 /* Rows for a verb's table of options. */
 #define CLI_PLUGIN_OPTION(plugins) \
-    {"plugin", CLI_TEXTS, plugins, "PATH", "load operators from this shared object first; may be repeated"}
+    {"plugin", CLI_TEXTS, plugins, "PATH", \
+     "load the operators of the plug-in PATH, a shared object; may be repeated"}
 #define CLI_INDEX_DIR_OPTION(dir) \
     {"index-dir", CLI_TEXT, dir, "DIR", "keep indexes of data files in DIR (default ~/.cache/cachew/index)"}
 #define CLI_CACHE_BYTES_OPTION(bytes, verb) \
     {"cache-bytes", CLI_BYTES, bytes, "BYTES", \
-     verb "limit the cache directory to BYTES (default: its present size and half of the free space)"}
+     verb "limit the cache directory to BYTES (default: its present size plus half of the free space)"}
 #define CLI_PIPELINE_OPTIONS(c, threads_help) \
     {"seed", \
      CLI_COUNT, \
@@ -33,7 +33,7 @@ struct cli_pipeline {
          CLI_COUNT, \
          &(c)->threads, \
          "N", \
-         threads_help " (default: the CPUs this process may use)", \
+         threads_help " (default: one for each CPU that this process may use)", \
          .min = 1, \
          .max = 1024, \
          .given = &(c)->threads_given}, \
@@ -41,24 +41,25 @@ struct cli_pipeline {
          CLI_BYTES, \
          &(c)->memory, \
          "BYTES", \
-         "use at most BYTES for batches and what they are made from (default: half of what there is)", \
+         "use at most BYTES of memory for batches and their computation (default: half of the memory)", \
          .given = &(c)->memory_given}, \
         {"set", CLI_TEXTS, &(c)->settings, "PATH=VALUE", \
-         "change the pipeline: 2.size=64 sets size of operator 2; may be repeated"}, \
+         "change the pipeline first: 2.size=64 sets size of operator 2, counted from 0; may be repeated"}, \
         CLI_PLUGIN_OPTION(&(c)->plugins), CLI_INDEX_DIR_OPTION(&(c)->index_dir), \
         {"wait", CLI_SECONDS, &(c)->wait_s, "S", \
          "fail if a batch takes longer than S seconds (default 60; 0: no deadline)"}, \
         {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, "run the operators as written, without fusion"}, \
         {"json", CLI_FLAG, &(c)->json, NULL, "print one JSON object"}
 
-/* cli_parse, with the defaults set before. The first argument is the pipeline file. */
+/* Sets the defaults of *c, then parses the command line into it. The first argument is the pipeline file.
+ * Returns what cli_parse returns. */
 int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, const struct cli_option *options,
                        int argc, char **argv, struct cw_error *err) _must_check_;
-/* Loads the plug-ins, then the pipeline file into c->local; a seed that was not given is the pipeline's.
- * Touches no data. */
+/* Loads the plug-ins, then the pipeline file into c->local. Without --seed, c->seed becomes the seed of the
+ * pipeline file, if it has one. Touches no data. */
 int cli_pipeline_load(struct cli_pipeline *c, struct cw_error *err) _must_check_;
 /* Opens the sources of a loaded pipeline. */
 int cli_pipeline_open(struct cli_pipeline *c, struct cw_error *err) _must_check_;
 void cli_pipeline_deinit(struct cli_pipeline *c);
-/* Loads operators; they stay until the process ends. */
+/* Loads plug-ins. Their operators stay loaded until the process ends. */
 int cli_plugins_load(const struct cli_texts *plugins, struct cw_error *err) _must_check_;

@@ -6,7 +6,7 @@
 #include "base/macro.h"
 #include "base/patience.h"
 
-#define ANSWER_S 1 /* `up` does nothing else while it waits for an answer */
+#define ANSWER_S 1 /* seconds to wait for an answer; short, because `up` does nothing else meanwhile */
 
 int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool,
                         const struct cli_credentials *credentials, struct cw_error *err)

@@ -1,5 +1,5 @@
-/* Finds a provisioner that hangs: its process lives, but the dispatcher has heard nothing of its pool for a
- * while. Owned by `up`. */
+/* Detects a provisioner that hangs: its process lives, but the dispatcher no longer lists the pool of its
+ * workers. Owned by `up`. */
 #pragma once
 #include "cli/admin.h"
 
@@ -10,18 +10,19 @@ struct cli_pool_watch {
     struct cli_admin admin;
     const char *pool;
     uint64_t next_probe_ns;
-    unsigned missed; /* probes in a row that the dispatcher answered without this pool */
+    unsigned missed; /* consecutive answers of the dispatcher that did not list this pool */
 };
 
-/* service, pool and the texts of `credentials` stay the caller's, and must outlive w. The caller deinits
- * w->admin, also after an error. */
+/* service, pool and the texts in `credentials` are borrowed and must outlive w. The caller calls
+ * cli_admin_deinit on w->admin, also after an error. */
 int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool,
                         const struct cli_credentials *credentials, struct cw_error *err) _must_check_;
-/* Starts counting again: the provisioner was restarted. */
+/* Starts counting from 0 again; to be called when the provisioner is restarted. */
 void cli_pool_watch_restart(struct cli_pool_watch *w);
-/* CLI_POOL_MISSING_S, or as long as a daemon may take to start (base/patience.h), if that is longer. */
+/* Seconds after which a pool counts as missing: CLI_POOL_MISSING_S, or the time that a daemon may take to
+ * start (base/patience.h) if that is longer. */
 uint64_t cli_pool_watch_missing_s(void);
-/* Queries the dispatcher, at most once in CLI_POOL_PROBE_NS. True: the dispatcher has had no such pool for
- * cli_pool_watch_missing_s. Probes are counted, not seconds, since a machine may stand still between two of
- * them. A probe without an answer does not count. */
+/* Queries the dispatcher, at most once in CLI_POOL_PROBE_NS; returns false between queries. Returns true if
+ * the dispatcher has not listed the pool for cli_pool_watch_missing_s. That time is counted in answered
+ * queries, so that time during which the whole machine was suspended does not count. */
 bool cli_pool_watch_missing(struct cli_pool_watch *w);

@@ -14,7 +14,7 @@ int cli_print(json_t *value)
     if (text)
         puts(text);
     else
-        fprintf(stderr, "cachew: out of memory for the result\n");
+        fprintf(stderr, "cachew: out of memory while printing the result\n");
     return text ? 0 : 1;
 }
 

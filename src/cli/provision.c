@@ -1,5 +1,5 @@
-/* cachew provision: runs as many workers as the dispatcher wants. One thread, with a loop. The fleet
- * (service/fleet/fleet.h) starts workers as child processes. */
+/* cachew provision: runs as many workers as the dispatcher requests. Has one thread, which runs an event
+ * loop. The fleet (service/fleet/fleet.h) starts the workers as child processes. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +26,12 @@ struct provision {
     char *token;
     struct cw_fleet *fleet;
     struct cw_timer *deadline;
-    struct cw_error refused; /* why the dispatcher refused this provisioner */
-    bool ending;
+    struct cw_error refused; /* why the dispatcher refused this provisioner; status 0: it did not */
+    bool ending;             /* draining has begun */
 };
 
-/* Seconds after --drain-timeout until workers are killed: they end by themselves within a timeout of the
- * same default. */
+/* Seconds after --drain-timeout after which a worker that drains is killed. A worker has a --drain-timeout of
+ * its own, with the same default, and should end by itself. */
 #define DRAIN_MORE_S 5
 
 static const char *const kinds[] = {"local", NULL};
@@ -47,6 +47,7 @@ static void provision_on_empty(void *loop)
     cw_loop_stop(loop);
 }
 
+/* now: kill the workers instead of draining them. */
 static void provision_end(struct provision *x, bool now)
 {
     cw_fleet_end(x->fleet, now, provision_on_empty, x->o.loop);
@@ -57,6 +58,7 @@ static void provision_on_deadline(void *arg)
     provision_end(arg, true);
 }
 
+/* Drains the workers; kills them after --drain-timeout, or when it is called again. */
 static void provision_drain(struct provision *x)
 {
     provision_end(x, x->ending);
@@ -78,7 +80,7 @@ static void provision_on_signal(void *arg, int signal)
 {
     struct provision *x = arg;
     cli_log(&x->log, false, "%s: %s", cli_signal_name(signal),
-            x->ending ? "workers are killed" : "workers finish what they have");
+            x->ending ? "workers are killed" : "workers finish their current work");
     provision_drain(x);
 }
 
@@ -94,8 +96,8 @@ static int provision_run(struct provision *x, struct cw_error *err)
             json_pack("{s:s, s:i, s:s}", "role", "provisioner", "pid", (int)getpid(), "id", x->o.pool));
         cw_loop_run(x->o.loop);
         if (x->refused.status < 0)
-            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses: %.600s", x->o.dispatcher,
-                             x->refused.message);
+            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses this provisioner: %.600s",
+                             x->o.dispatcher, x->refused.message);
     } else
         x->o.provisioner->ops->free(x->o.provisioner);
     x->fleet = cw_fleet_free(x->fleet);
@@ -104,7 +106,7 @@ static int provision_run(struct provision *x, struct cw_error *err)
     return r;
 }
 
-/* Finds what every worker would refuse, before any is started. */
+/* Checks the workers' command line before any worker is started. */
 static int provision_check_words(const char *const *argv, size_t n, struct cw_error *err)
 {
     struct cw_error why = {0};
@@ -119,7 +121,8 @@ static int provision_check_words(const char *const *argv, size_t n, struct cw_er
     return cw_error_set(err, why.status, "workers would refuse their command line: %.800s", why.message);
 }
 
-/* words: of the workers' command line, after those that this process passes on; fewer than `most`. */
+/* Runs workers. words: the options after --, fewer than `most`; the options that this process passes on to
+ * its workers come before them. */
 static int provision_serve(struct provision *x, int most, char **words, struct cw_error *err)
 {
     _cleanup_free_ const char **argv = calloc((size_t)most + 16, sizeof(*argv));
@@ -169,18 +172,18 @@ static int provision_main(int argc, char **argv, struct cw_error *err)
         {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT",
          "start workers for the dispatcher at HOST:PORT", .required = "HOST:PORT of a dispatcher"},
         {"provisioner", CLI_TEXT, &x.kind, "KIND",
-         "start workers as: local (default), child processes on this host", .choices = kinds},
-        {"pool", CLI_TEXT, &x.o.pool, "NAME", "call the pool of these workers NAME (default local)"},
+         "start workers by this method: local (default), as child processes on this host", .choices = kinds},
+        {"pool", CLI_TEXT, &x.o.pool, "NAME", "give the pool of these workers this name (default local)"},
         {"min-workers", CLI_SMALL, &x.o.minimum, "N", "keep at least N workers (default 1)", .max = 10000},
         {"max-workers", CLI_SMALL, &x.o.maximum, "N", "start at most N workers (default 1)", .min = 1,
          .max = 10000},
         {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N",
-         "limit each worker to N CPUs, by a control group (default: no limit)"},
+         "limit each worker to N CPUs, with a control group (default: no limit)"},
         {"price-worker", CLI_NUMBER, &x.o.price_per_h, "P",
-         "set what a worker costs per hour (default 0.427; 0: the dispatcher's price)",
+         "set the price per hour of a worker (default 0.427; 0: use the dispatcher's price)",
          .most = CW_WORKER_PRICE_MOST},
         {"drain-timeout", CLI_SECONDS, &x.drain_s, "S",
-         "give work under way S seconds to finish at SIGTERM (default 20; a second signal ends it at once)"},
+         "at SIGTERM, wait at most S seconds for running work (default 20; a second signal ends it at once)"},
         CLI_CONNECT_OPTIONS(&x.credentials),
         CLI_LOG_OPTION(&x.log),
         {0},
@@ -192,9 +195,11 @@ static int provision_main(int argc, char **argv, struct cw_error *err)
     if (r == 0)
         r = cw_pool_name_check(x.o.pool, err);
     if (r == 0 && x.o.minimum > x.o.maximum)
-        r = cw_error_set(err, CW_E_OPTION,
-                         "--min-workers %u is more than --max-workers %u: expected at most as many",
-                         x.o.minimum, x.o.maximum);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "--min-workers %u is more than --max-workers %u: expected --min-workers to be at most "
+            "--max-workers",
+            x.o.minimum, x.o.maximum);
     if (r == 0)
         r = cli_credentials_token(&x.credentials, &x.token, err);
     if (r == 0)
@@ -213,7 +218,7 @@ const struct cli_verb cli_verb_provision = {
     .name = "provision",
     .arguments = "[-- WORKER OPTIONS] ",
     .max_args = 1000,
-    .summary = "run as many workers as a dispatcher with a policy wants",
+    .summary = "run as many workers as a dispatcher with a policy requests",
     .details = "The options after -- are passed to each worker: cachew worker --help lists them.",
     .run = provision_main,
 };

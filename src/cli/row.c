@@ -14,7 +14,7 @@ const char *cli_row_fit(const json_t *row, const char *key, size_t width, bool c
 {
     size_t at = 0, n = 0;
     cli_row_text(row, key, buffer);
-    for (; buffer[at]; at++) /* a character begins with a byte that is no continuation of UTF-8 */
+    for (; buffer[at]; at++) /* counts characters: bytes that are not UTF-8 continuation bytes */
         if (((unsigned char)buffer[at] & 0xc0) != 0x80 && ++n > width && cut)
             break;
     for (; n < width && at < CLI_TEXT_SIZE - 1; n++)

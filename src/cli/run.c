@@ -23,7 +23,8 @@
 #include "storage/file.h"
 
 #define STATE_MOST (1 << 20) /* bytes of a state file */
-/* How often, before the first batch, the advice about reading is tried again. */
+/* Interval, before the first batch, at which run_advise is tried again: the advice needs the measured time of
+ * an element. */
 #define ADVICE_NS UINT64_C(20000000)
 
 struct run {
@@ -40,7 +41,8 @@ struct run {
     bool advised;         /* the advice about reading was printed */
     bool state_written;   /* at the end */
     struct cli_signal_watch watch;
-    /* NULL before the first request. Until then there is no state to write, and a signal ends the process. */
+    /* NULL before the first request for a batch. Until then there is no state to write, and a signal ends the
+     * process at once. */
     _Atomic(struct cw_iterator *) iterator;
 };
 
@@ -67,7 +69,7 @@ static int state_write(const struct run *x, struct cw_error *err)
     return cw_put(x->state, text, strlen(text), err);
 }
 
-/* *ret stays as it is if there is no such file. */
+/* Leaves *ret unchanged if the file does not exist. */
 static int state_read(const char *path, json_t **ret, struct cw_error *err)
 {
     char name[320];
@@ -83,7 +85,7 @@ static int state_read(const char *path, json_t **ret, struct cw_error *err)
     return cw_state_parse(name, text, size, ret, err);
 }
 
-/* ---- messages on the way ---- */
+/* ---- messages during the run ---- */
 
 /* Prints decisions about the cache that were made since the last call. */
 static void run_announce(struct run *x)
@@ -96,7 +98,7 @@ static void run_announce(struct run *x)
     }
 }
 
-/* Prints what another shuffle would gain, once the time of an element is known. */
+/* Prints what another shuffle would gain, once the compute time of an element has been measured. */
 static void run_advise(struct run *x)
 {
     struct cw_runner *runner = cw_iterator_runner(x->common.local.iterator);
@@ -145,7 +147,7 @@ static int run_loop(struct run *x, struct cw_error *err)
         if (atomic_load(&x->watch.seen))
             break;
         r = run_next(x, &b, err);
-        if (r < 0 && cw_remote_is_paused(err)) { /* no batch is late: the job was paused on request */
+        if (r < 0 && cw_remote_is_paused(err)) { /* a user paused the job: no batch is late */
             *err = (struct cw_error){0};
             continue;
         }
@@ -223,7 +225,7 @@ static int run_execute(struct run *x, struct cw_error *err)
         return r;
     atomic_store(&x->iterator, x->common.local.iterator);
     r = run_loop(x, err);
-    /* after these errors the run may be resumed */
+    /* after the three errors below the run can be resumed, so its state is written */
     if (!x->state || (r < 0 && r != CW_E_INTERRUPTED && r != CW_E_SERVICE && r != CW_E_DEADLINE))
         return r;
     int s = state_write(x, &own);
@@ -248,7 +250,8 @@ static int run_finish(struct run *x, int r, int ended_by, const struct cw_error 
     json_auto_t *result = cli_counts_json(&x->counts, &x->common, &x->outputs);
     if (r < 0)
         return cli_fail(err, x->common.json, result);
-    if (!ended_by) /* closing the cache may wait for storage; a run that was ended prints its result first */
+    if (!ended_by) /* closing the cache may wait for storage, so a run that a signal ended prints its result
+                      first */
         cw_caching_end(&x->common.local, json_object_get(result, "cache"));
     int code = cli_print(json_incref(result));
     return ended_by ? 128 + ended_by : code;
@@ -263,23 +266,23 @@ static int run_main(int argc, char **argv, struct cw_error *err)
         {"epochs", CLI_COUNT, &x.ranks.epochs, "N", "run N epochs (default: the pipeline's, else 1)",
          .max = INT64_MAX, .given = &x.epochs_given},
         {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", .given = &x.batches_given},
-        {"rank", CLI_COUNT, &x.ranks.rank, "R", "take the batches g with g mod world-size = R (default 0)",
-         .max = 1 << 20},
-        {"world-size", CLI_COUNT, &x.ranks.world_size, "W", "share each epoch among W ranks (default 1)",
+        {"rank", CLI_COUNT, &x.ranks.rank, "R",
+         "take the batches of an epoch whose number g has g mod world-size = R (default 0)", .max = 1 << 20},
+        {"world-size", CLI_COUNT, &x.ranks.world_size, "W", "divide each epoch among W ranks (default 1)",
          .min = 1, .max = 1 << 20},
         {"order", CLI_TEXT, &x.ranks.order, "O",
-         "deliver batches in exact order (default), or any: each as soon as it is ready", .choices = orders},
+         "exact (default): deliver batches in order; any: deliver each as soon as it is ready",
+         .choices = orders},
         CLI_REMOTE_OPTIONS(&x.remote),
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
-         "keep elements in DIR where the pipeline has autocache or cache"},
+         "cache elements in DIR, at the operators autocache and cache of the pipeline"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "cache at: auto (default: cache, else the autocache that pays, or none), off, or the number of a "
-         "cache "
-         "point, from 0"},
+         "cache at the operator number WHERE of those named cache or autocache, counted from 0; off: "
+         "nowhere; auto (default): at a cache, else at the autocache that saves time, if any"},
         CLI_CACHE_BYTES_OPTION(&x.caching.quota, ""),
         {"state", CLI_TEXT, &x.state, "FILE",
          "resume from FILE if it exists; write the state back at the end"},
-        {"state-every", CLI_COUNT, &x.state_every, "K", "write the state after every K batches, too"},
+        {"state-every", CLI_COUNT, &x.state_every, "K", "also write the state after every K batches"},
         CLI_OUTPUT_OPTIONS(&x.outputs),
         CLI_PIPELINE_OPTIONS(&x.common, "run N compute threads"),
         {0},
@@ -293,7 +296,7 @@ static int run_main(int argc, char **argv, struct cw_error *err)
         r = run_execute(&x, err);
         cli_signal_watch_stop(&x.watch);
     }
-    cw_host_shutdown(); /* hosts count in cpu_s once they were waited for */
+    cw_host_shutdown(); /* cpu_s includes the host processes only after they were waited for */
     int ended_by = atomic_load(&x.watch.seen);
     if (ended_by && r == CW_E_INTERRUPTED)
         r = 0;
@@ -320,9 +323,8 @@ const struct cli_verb cli_verb_run = {
     .min_args = 1,
     .max_args = 1,
     .summary = "pull the batches of a pipeline as a training job would",
-    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a state file "
-               "is wrong; "
-               "3 the service can't be reached or\n"
-               "refused; 4 a deadline passed; 130 or 143 after SIGINT or SIGTERM, with the state written.",
+    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a\n"
+               "state file is wrong; 3 the service can't be reached, or refused; 4 a deadline passed;\n"
+               "130 or 143 after SIGINT or SIGTERM, with the state written.",
     .run = run_main,
 };

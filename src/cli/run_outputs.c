@@ -13,16 +13,19 @@
 #include "cli/npz.h"
 #include "session/report.h"
 
-/* ---- the log: a JSON line per batch, each by one write(2) if the system takes all of it ---- */
+/* ---- the log: a JSON line per batch, written with one write(2) unless the system takes only a part of the
+ * line ---- */
 
-/* Removes the n bytes of a partial line, unless another process has appended to the file since. */
+/* Removes the last n bytes of the log, a partial line, unless another process has appended to the file since.
+ */
 static void log_remove_partial(int fd, size_t n)
 {
     struct stat st;
     off_t end = lseek(fd, 0, SEEK_CUR);
     if (n && end >= (off_t)n && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == end &&
         ftruncate(fd, end - (off_t)n) < 0)
-        fprintf(stderr, "cachew: --log: the last line is not complete: %s\n", strerror(errno));
+        fprintf(stderr, "cachew: --log: the last line is incomplete and can't be removed: %s\n",
+                strerror(errno));
 }
 
 static int log_write(int fd, const char *line, size_t size, struct cw_error *err)
@@ -42,7 +45,7 @@ static int log_write(int fd, const char *line, size_t size, struct cw_error *err
     return 0;
 }
 
-/* Appends the line of a batch; removes what was written of a line that can't be written whole. */
+/* Appends the line of a batch. If only a part of the line can be written, removes that part. */
 static int log_add(int fd, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank,
                    struct cw_hash128 hash, struct cw_error *err)
 {
@@ -66,7 +69,7 @@ static int log_add(int fd, const struct cw_compiled *c, const struct cw_batch *b
 
 /* ---- all outputs ---- */
 
-/* Makes the directory of an option, if it is not there; its parents must exist. */
+/* Makes the directory that an option names, if it does not exist. Its parent must exist. */
 static int output_make_dir(const char *option, const char *dir, struct cw_error *err)
 {
     struct stat st;
@@ -75,7 +78,7 @@ static int output_make_dir(const char *option, const char *dir, struct cw_error 
         e = stat(dir, &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
     if (!e)
         return 0;
-    cw_error_attribute(err, option, dir, "a directory that is there or can be made");
+    cw_error_attribute(err, option, dir, "a directory that exists or can be made");
     return cw_error_errno(err, CW_E_OPTION, e, "--%s: can't make directory %s", option, dir);
 }
 

@@ -34,15 +34,16 @@ static int remote_needs_service(const char *option, const char *value, const cha
 int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct cw_error *err)
 {
     if (x->service)
-        return cache_dir
-                   ? cw_error_set(err, CW_E_OPTION,
-                                  "--cache-dir %s with --service: workers have caches, clients have none",
-                                  cache_dir)
-                   : 0;
+        return cache_dir ? cw_error_set(err, CW_E_OPTION,
+                                        "--cache-dir %s can't be used with --service: only the workers of a "
+                                        "service have caches",
+                                        cache_dir)
+                         : 0;
     int r = remote_needs_service("sharding", x->sharding, "", err);
     return r < 0 ? r
-                 : remote_needs_service("trace", x->trace, ": without one, explain says where the time goes",
-                                        err);
+                 : remote_needs_service(
+                       "trace", x->trace,
+                       "; for a run without a service, cachew explain shows where the time goes", err);
 }
 
 /* Returns 1 for --sharding off, 0 for dynamic. The names are those of the tf.data service. */
@@ -58,19 +59,20 @@ static int remote_sharding_off(const char *sharding, struct cw_error *err)
         is_fixed |= strcasecmp(sharding, fixed[i]) == 0;
     return cw_error_value(err, CW_E_OPTION, "sharding", sharding, "dynamic or off",
                           "--sharding %.40s: %sexpected dynamic or off", sharding,
-                          is_fixed ? "which worker computes has no influence on what is delivered, so "
-                                     "that there is nothing to be static; "
+                          is_fixed ? "no fixed assignment of data to workers is needed, since the worker "
+                                     "that computes a batch does not change the batch; "
                                    : "");
 }
 
-/* The job's name. Without sharding each rank has a job of its own, NAME/RANK. */
+/* Sets *ret to the job's name, new. own: --sharding off; each rank has its own job, NAME/RANK. */
 static int remote_job_name(const struct cli_remote *x, const struct cli_ranks *ranks, bool own, char **ret,
                            struct cw_error *err)
 {
     int n;
     if (!x->job && ranks->world_size > 1 && !own)
         return cw_error_set(err, CW_E_OPTION,
-                            "--world-size %" PRIu64 " needs --job NAME: it is what the ranks have in common",
+                            "--world-size %" PRIu64
+                            " needs --job NAME: the ranks of a job find each other by its name",
                             ranks->world_size);
     if (!x->job)
         n = asprintf(ret, "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());
@@ -114,7 +116,7 @@ int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct c
     for (enum cw_transport t = CW_TRANSPORT_AUTO; x->transport && t <= CW_TRANSPORT_TCP; t++)
         if (strcmp(x->transport, cw_transport_name(t)) == 0)
             o.transport = t;
-    if (!ranks->order) /* lost ranges leave gaps in the exact order */
+    if (!ranks->order) /* ranges that are lost leave gaps, so at-most-once has no exact order */
         o.unordered = o.at_most_once;
     r = cli_credentials_connect(&x->credentials, &o.tls, err);
     if (r >= 0)
@@ -135,7 +137,7 @@ void cli_remote_report(const struct cw_local *local)
         if (note)
             fprintf(stderr,
                     "cachew: batches of worker %" JSON_INTEGER_FORMAT
-                    " are copied, its memory can't be shared: %s\n",
+                    " are copied, because its memory can't be shared: %s\n",
                     json_integer_value(json_object_get(link, "worker")), note);
     }
     if (lost)

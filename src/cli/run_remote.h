@@ -4,18 +4,18 @@
 #include "cli/credentials.h"
 #include "cli/pipeline.h"
 
-struct cli_ranks { /* which batches this process takes */
+struct cli_ranks { /* which batches of the epoch this process takes */
     uint64_t epochs, rank, world_size;
     const char *order; /* NULL: not given */
 };
 
-/* Whether batches are delivered as soon as they are ready. */
+/* Whether --order any was given: batches are delivered as soon as they are ready. */
 bool cli_ranks_unordered(const struct cli_ranks *ranks);
 
 struct cli_remote {
     /* options; NULL: not given */
     const char *service, *job, *sharding, *guarantee, *transport, *trace;
-    uint64_t credits; /* 0: by the size of batches */
+    uint64_t credits; /* batches to request in advance; 0: chosen by the size of batches */
     struct cli_credentials credentials;
     /* while it runs */
     struct cw_trace *tracing;
@@ -26,38 +26,40 @@ struct cli_remote {
      CLI_TEXT, \
      &(x)->guarantee, \
      "G", \
-     "deliver batches exactly-once (default) or at-most-once", \
+     "deliver batches exactly-once (default), or at-most-once: leave out those lost with a worker", \
      .choices = cli_guarantees}, \
         {"sharding", CLI_TEXT, &(x)->sharding, "S", \
-         "with --service: share the data among ranks (dynamic, default), or give each rank all of it " \
-         "(off)"}, \
+         "with --service: dynamic (default): divide each epoch among the ranks; off: every rank gets all " \
+         "of it"}, \
         {"service", CLI_TEXT, &(x)->service, "HOST:PORT", \
          "take the batches from the service whose dispatcher is at HOST:PORT"}, \
-        {"job", CLI_TEXT, &(x)->job, "NAME", "join the service's job NAME, the same for all its ranks"}, \
+        {"job", CLI_TEXT, &(x)->job, "NAME", \
+         "join the job NAME of the service; all ranks of a job give the same NAME"}, \
         {"credits", \
          CLI_COUNT, \
          &(x)->credits, \
          "N", \
-         "request N batches in advance (default: 2 to 64, by their size)", \
+         "request up to N batches in advance (default: 2 to 64; fewer if batches are large)", \
          .min = 1, \
          .max = CW_MAX_CREDITS}, \
         {"transport", \
          CLI_TEXT, \
          &(x)->transport, \
          "T", \
-         "receive batches by auto (default), shm, unix or tcp", \
+         "receive batches through shm (shared memory), unix or tcp (sockets), or auto (default): the " \
+         "fastest", \
          .choices = cli_transports}, \
         CLI_CONNECT_OPTIONS(&(x)->credentials), \
         {"trace", CLI_TEXT, &(x)->trace, "FILE", \
          "write to FILE when batches were requested, received and delivered (Chrome trace format)"}
 extern const char *const cli_guarantees[], *const cli_transports[];
 
-/* CW_E_OPTION if options were given that need --service, or that a service refuses. */
+/* CW_E_OPTION: an option was given that needs --service, or one (cache_dir) that can't be used with it. */
 int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct cw_error *err) _must_check_;
 /* Opens the job and its iterator in c->local. */
 int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct cli_ranks *ranks,
                     const json_t *state, struct cw_error *err) _must_check_;
-/* Prints why batches were copied, and how many ranges were lost. */
+/* Prints to stderr why batches were copied instead of shared in memory, and how many ranges were lost. */
 void cli_remote_report(const struct cw_local *local);
 /* Prints a message to stderr; for callbacks. */
 void cli_note(void *unused, const char *text);

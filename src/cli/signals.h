@@ -1,4 +1,4 @@
-/* Signals that end a command. A thread waits for them, so that nothing is done in signal handlers. */
+/* Handles SIGINT and SIGTERM in a thread that waits for them, so that no work is done in signal handlers. */
 #pragma once
 #include <pthread.h>
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 struct cli_signal_watch {
-    /* Called on the watcher's thread. again: it is not the first one. */
+    /* Called on the watcher's thread for each signal. again: a signal came before this one. */
     void (*on_signal)(void *arg, int number, bool again);
     void *arg;
     atomic_int seen; /* the last signal; 0: none */
@@ -16,13 +16,15 @@ struct cli_signal_watch {
     bool started;
 };
 
-/* Blocks SIGINT and SIGTERM in this thread and those it starts; *ret: these two. */
+/* Blocks SIGINT and SIGTERM in the calling thread and in the threads that it starts later. *ret is the set of
+ * the two signals. */
 void cli_signals_block(sigset_t *ret);
 /* "SIGINT" or "SIGTERM". */
 const char *cli_signal_name(int number);
 
-/* Blocks SIGINT and SIGTERM and starts a thread that waits for them. w: zeros, or stopped; it must outlive
- * the thread. */
+/* Blocks SIGINT and SIGTERM and starts the thread that waits for them. w: zeroed, or stopped before; it must
+ * outlive the thread. */
 void cli_signal_watch_start(struct cli_signal_watch *w, void (*on_signal)(void *arg, int number, bool again),
                             void *arg);
+/* Ends the thread, if it runs. The signals stay blocked. */
 void cli_signal_watch_stop(struct cli_signal_watch *w);

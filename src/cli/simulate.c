@@ -1,4 +1,4 @@
-/* cachew simulate: plays a modelled workload with a policy. */
+/* cachew simulate: simulates jobs that a workload file models, under a scaling policy. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,13 +9,13 @@
 #include "sim/sim.h"
 #include "storage/file.h"
 
-#define MAX_FILE (64 << 20) /* bytes: a table of all counts of workers for all jobs is far smaller */
+#define MAX_FILE (64 << 20) /* bytes; the largest useful workload file is far smaller */
 
 struct simulate {
     const char *policy, *plot;
     bool json;
     struct cw_workload w;
-    struct cw_policy chosen; /* unused with `oracle` */
+    struct cw_policy chosen; /* the policy that `policy` names; unused if that is "oracle" */
     struct cw_sim_plan plans[CW_SIM_MAX_JOBS];
     struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
 };
@@ -32,7 +32,8 @@ static int simulate_load(const char *path, struct cw_workload *w, struct cw_erro
     return r;
 }
 
-/* Finds the oracle's plans in any case, since regret needs them. */
+/* Simulates the workload. Always computes the oracle's plans too, because the regret of a policy is its
+ * distance from the oracle. */
 static int simulate_play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;
@@ -46,7 +47,7 @@ static int simulate_play(const char *path, struct simulate *s, struct cw_error *
                                .steps = &steps};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
-    if (r == CW_E_PIPELINE) /* it takes too many steps */
+    if (r == CW_E_PIPELINE) /* the workload takes too many steps */
         cw_error_file(err, path);
     return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
 }
@@ -82,7 +83,7 @@ static int simulate_main(int argc, char **argv, struct cw_error *err)
     s->policy = "auto";
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
-         "use this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N or oracle"},
+         "simulate this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N or oracle"},
         {"plot", CLI_TEXT, &s->plot, "FILE", "write an SVG picture to FILE: workers and waiting over time"},
         {"json", CLI_FLAG, &s->json, NULL, "print one JSON object"},
         {0},
@@ -113,6 +114,6 @@ const struct cli_verb cli_verb_simulate = {
     .min_args = 1,
     .max_args = 1,
     .summary = "simulate a modelled workload with a policy: workers, cache, time and cost",
-    .details = "docs/simulator.md has the format of workloads.",
+    .details = "WORKLOAD is a JSON file. docs/simulator.md describes its format.",
     .run = simulate_main,
 };

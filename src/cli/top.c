@@ -1,6 +1,6 @@
-/* cachew top: shows jobs and workers of a service repeatedly. Rates are differences between two answers of
- * the dispatcher. Only the time that ranks waited is the dispatcher's own figure, since it knows when each
- * rank reported last. */
+/* cachew top: shows the jobs and workers of a service repeatedly. Rates are differences between two answers
+ * of the dispatcher. Only WAIT%, the share of time that ranks waited, is computed by the dispatcher, because
+ * it depends on when each rank reported last. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -18,13 +18,13 @@
 #include "cli/row.h"
 #include "cli/verb.h"
 
-#define MIN_INTERVAL_S 0.1 /* limits the load on the dispatcher */
+#define MIN_INTERVAL_S 0.1 /* shortest --interval in seconds; limits the load on the dispatcher */
 
 /* ---- the service's state ---- */
 
 struct sample {
     uint64_t at_ns;
-    json_t *all; /* status, jobs, workers */
+    json_t *all; /* {"status", "jobs", "workers"}; owned */
 };
 
 static int sample_take(const struct cli_admin *a, struct sample *ret, struct cw_error *err)
@@ -40,7 +40,7 @@ static int sample_take(const struct cli_admin *a, struct sample *ret, struct cw_
     return r;
 }
 
-/* The row with the same value of `key`; NULL: there is none. */
+/* The row among `rows` with the same value of `key` as `row`; NULL: none. */
 static const json_t *sample_row(const json_t *rows, const json_t *row, const char *key)
 {
     size_t i;
@@ -54,7 +54,7 @@ static const json_t *sample_row(const json_t *rows, const json_t *row, const cha
 
 typedef char cell[24];
 
-/* A rate per second; "-": there is no earlier value, or the count began again. */
+/* Writes the rate per second from *before to now; "-" if before is NULL, or the count began again. */
 static const char *cell_rate(double now, const double *before, double seconds, const char *format, cell ret)
 {
     double r = before && seconds > 0 ? (now - *before) / seconds : -1;
@@ -73,7 +73,7 @@ static double job_sum_ranks(const json_t *job, const char *key)
     return sum;
 }
 
-/* The part of the last two seconds that ranks waited, in percent; "-": not known. */
+/* Writes the share of the last two seconds that the job's ranks waited, in percent; "-" if it is unknown. */
 static const char *cell_waited(const json_t *job, cell ret)
 {
     const json_t *part = json_object_get(json_object_get(job, "now"), "waited");
@@ -121,7 +121,7 @@ static void top_add_job(struct cw_text *t, const json_t *job, const json_t *befo
                 cell_waited(job, wait));
 }
 
-/* Running jobs first, as the others may not fit on a screen. */
+/* Adds jobs that are not over before those that are, because the screen may be too short for all. */
 static void top_add_jobs(struct cw_text *t, const struct sample *s, const struct sample *before,
                          double seconds)
 {
@@ -172,7 +172,7 @@ static struct termios terminal_before;
 static volatile sig_atomic_t terminal_changed;
 static bool on_screen;
 
-/* Called from a signal handler, too. */
+/* Restores the terminal. May be called from a signal handler. */
 static void terminal_restore(void)
 {
     static const char leave[] = "\033[?25h\033[?1049l";
@@ -204,7 +204,7 @@ static void terminal_begin(void)
         printf("\033[?1049h\033[?25l");
 }
 
-/* Prints the lines that fit over those on the screen. */
+/* Overwrites the screen with those lines of text that fit. */
 static void terminal_print(const char *text)
 {
     struct winsize size = {0};
@@ -222,7 +222,7 @@ static void terminal_print(const char *text)
     printf("\033[J");
 }
 
-/* Waits for the next table. False: q was pressed. */
+/* Waits this long. Returns false at once if q is pressed. */
 static bool terminal_wait(double seconds)
 {
     uint64_t until = cw_now_ns() + (uint64_t)(seconds * 1e9);
@@ -264,7 +264,8 @@ static int top_print(const struct top *t, const struct sample *s, const struct s
     return 0;
 }
 
-/* Prints an error in place of the tables. A dispatcher that answered once is expected to return. */
+/* Prints an error instead of the tables. `top` then tries again, because a dispatcher that has answered once
+ * is expected to come back. */
 static void top_print_gone(const struct cw_error *err)
 {
     char line[700];
@@ -280,7 +281,7 @@ static int top_repeat(const struct top *t, struct cw_error *err)
     struct sample before = {0}, now;
     int r = sample_take(&t->admin, &before, err);
     if (r >= 0 && t->once && !t->admin.json && t->interval > 0)
-        terminal_wait(t->interval); /* rates need two answers */
+        terminal_wait(t->interval); /* rates are differences of two answers */
     if (r >= 0 && !t->once)
         terminal_begin();
     for (bool more = r >= 0; more && r >= 0 && !ferror(stdout);
@@ -328,7 +329,7 @@ const struct cli_verb cli_verb_top = {
     .name = "top",
     .arguments = "",
     .summary = "show the jobs and workers of a service with their rates, again and again",
-    .details = "On a terminal the table is renewed in place; q or Ctrl-C ends. Else each table follows the "
-               "one before.",
+    .details = "On a terminal the table is updated in place; q or Ctrl-C ends. Otherwise the tables are "
+               "printed one after the other.",
     .run = top_main,
 };

@@ -7,7 +7,8 @@
 #include "cli/print.h"
 #include "cli/verb.h"
 
-/* Each event is a line (base/trace.h). A line that was cut off when its writer was killed is left out. */
+/* Prints the events of a trace file, one per line (base/trace.h). Leaves out a line that is incomplete
+ * because its writer was killed. *first: whether no event has been printed yet. */
 static int trace_copy(const char *path, bool *first, struct cw_error *err)
 {
     FILE *f = fopen(path, "re");
@@ -31,7 +32,9 @@ static int trace_copy(const char *path, bool *first, struct cw_error *err)
     fclose(f);
     if (failed)
         return cw_error_errno(err, CW_E_IO, e, "can't read %s", path);
-    return ours ? 0 : cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is no trace that cachew wrote", path);
+    return ours ? 0
+                : cw_error_at_file(err, CW_E_OPTION, path, 0,
+                                   "%s is no trace file of cachew: expected a file that --trace wrote", path);
 }
 
 static int trace_main(int argc, char **argv, struct cw_error *err)

@@ -1,6 +1,6 @@
-/* cachew up: a service on this machine. Starts a dispatcher and workers as processes, restarts those that
- * die, and drains them at the end. One thread waits for signals. With --end-with-stdin another one waits
- * for the end of stdin. */
+/* cachew up: runs a service on this machine. Starts a dispatcher and workers as child processes, restarts
+ * those that die, and drains them at the end. The main thread waits for signals; with --end-with-stdin a
+ * second thread waits for the end of stdin. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,15 +26,15 @@
 
 #define MAX_WORKERS 256
 #define POOL "local" /* name of the provisioner's pool */
-/* A process that dies younger than this is restarted once this time has passed. */
+/* A process is restarted at the earliest this long after its last start. */
 #define AGE_NS UINT64_C(1000000000)
-/* A drain that takes longer than this is explained. */
+/* A message explains a drain that takes longer than this. */
 #define EXPLAIN_NS UINT64_C(1000000000)
 
 struct daemon {
     pid_t pid; /* 0: not running */
     uint64_t started_ns;
-    json_t *ready; /* the object that it printed: address, id ... */
+    json_t *ready; /* the object that the daemon printed when it was ready: address, id ... */
 };
 
 struct up {
@@ -43,31 +43,33 @@ struct up {
     uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
     double drain_s, worker_cpus;
-    uint64_t minimum; /* with a policy: n_workers is the maximum, and a provisioner runs the workers */
+    uint64_t minimum; /* --min-workers. With a policy n_workers is the maximum, and a provisioner runs the
+                         workers */
     struct cli_scaling scaling;
     bool autoscale, no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
     struct cli_credentials credentials;
     struct cli_log log;
     /* while it runs */
-    /* the dispatcher, then the workers; with a policy there is one entry more, the provisioner's */
+    /* [0]: the dispatcher; then the workers, or with a policy only the provisioner */
     size_t n_daemons;
     struct daemon daemons[1 + MAX_WORKERS];
-    struct cli_pool_watch watch;  /* of the provisioner */
-    char *address, *http_address; /* of the dispatcher */
+    struct cli_pool_watch watch;  /* watches the provisioner */
+    char *address, *http_address; /* of the dispatcher; NULL before it has started */
 };
 
 /* ---- processes ---- */
 
-#define MAX_GIVEN_ON 128 /* most data roots and plug-ins together, two words of a command each */
+#define MAX_GIVEN_ON \
+    128 /* most --data-root and --plugin options together; each takes two words of a worker's command */
 
 struct command {
     const char *argv[64 + 2 * MAX_GIVEN_ON];
     size_t n, n_numbers;
-    char numbers[8][32]; /* texts of argv that are its own */
+    char numbers[8][32]; /* the texts of those words of argv that command_number printed */
 };
 
-/* Prints a number into the command. Returns the text, for command_add. */
+/* Formats a number into memory of the command. Returns the text, to be given to command_add. */
 static const char *command_number(struct command *c, const char *format, ...) _printf_(2, 3);
 
 static const char *command_number(struct command *c, const char *format, ...)
@@ -77,7 +79,8 @@ static const char *command_number(struct command *c, const char *format, ...)
     return *text;
 }
 
-/* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
+/* Adds options, given as pairs of a name and a value, until the name is NULL. Leaves out an option whose
+ * value is NULL. */
 static void command_add(struct command *c, ...) __attribute__((sentinel));
 
 static void command_add(struct command *c, ...)
@@ -137,8 +140,8 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
     return 0;
 }
 
-/* Adds the options of a worker, which gets 1/n_workers of what all workers may use. The cache is shared by
- * all. */
+/* Adds the options of a worker. It gets 1/n_workers of the threads and of the memory; all workers share the
+ * cache directory. */
 static void command_add_worker(struct command *c, const struct up *u)
 {
     uint64_t share = u->threads || !(u->worker_cpus > 0)
@@ -205,21 +208,21 @@ static void up_print_ready(const struct up *u)
     json_object_set_new(ready, "workers", workers);
     json_object_set_new(ready, "up", json_integer(getpid()));
     cli_print_ready(ready);
-    if (cli_log_is_json(&u->log)) { /* the log is read by a program */
+    if (cli_log_is_json(&u->log)) { /* a program reads the log, so instructions for people are left out */
         cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "",
                 u->n_workers, u->address);
         return;
     }
     const char *ca = u->credentials.ca ? u->credentials.ca : "";
     fprintf(stderr,
-            "cachew: %s%" PRIu64 " workers serve at %s. A job takes its batches with\n"
+            "cachew: %s%" PRIu64 " workers serve at %s. A training job gets its batches with\n"
             "    cachew run PIPELINE.json --service %s --job NAME%s%s\n"
             "    dataset.distribute(\"%s\", job=\"NAME\")\n"
             "and Ctrl-C ends the service.\n",
             u->scaling.policy ? "up to " : "", u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "",
             ca, u->address);
     if (u->http_address)
-        fprintf(stderr, "http://%s/ shows what it does.\n", u->http_address);
+        fprintf(stderr, "http://%s/ shows what the service does.\n", u->http_address);
 }
 
 static void up_log_end(const struct up *u, size_t i, pid_t pid, int status)
@@ -233,7 +236,7 @@ static void up_log_end(const struct up *u, size_t i, pid_t pid, int status)
         cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
 }
 
-/* Notes processes that ended. */
+/* Reaps children that ended, and sets their pid to 0. log: also log how they ended. */
 static void up_reap(struct up *u, bool log)
 {
     int status;
@@ -248,7 +251,8 @@ static void up_reap(struct up *u, bool log)
     }
 }
 
-/* Restarts processes that ended. Returns after how many ms to call it again; 0: all run. */
+/* Restarts processes that ended. Returns the number of ms after which to call this function again; 0: all
+ * processes run. */
 static uint64_t up_restart(struct up *u)
 {
     struct cw_error err = {0};
@@ -265,14 +269,15 @@ static uint64_t up_restart(struct up *u)
         if (up_start(u, i, &err) < 0) {
             if (err.status == CW_E_INTERRUPTED)
                 return next;
-            cli_log(&u->log, true, "%s; tried again soon", err.message);
+            cli_log(&u->log, true, "%s; another attempt follows", err.message);
             next = 100;
         }
     }
     return next;
 }
 
-/* Kills a provisioner that hangs. Returns after how many ms to call it again; 0: there is none to watch. */
+/* Kills a provisioner that hangs. Returns the number of ms after which to call this function again; 0: there
+ * is no provisioner to watch. */
 static uint64_t up_watch_provisioner(struct up *u)
 {
     pid_t pid = u->daemons[1].pid;
@@ -280,7 +285,7 @@ static uint64_t up_watch_provisioner(struct up *u)
         return 0;
     if (pid && cli_pool_watch_missing(&u->watch)) {
         cli_log(&u->log, true,
-                "the provisioner (pid %d): the dispatcher has heard nothing of it for %" PRIu64
+                "the provisioner (pid %d) sent nothing to the dispatcher for %" PRIu64
                 " s; it is killed, and its workers end",
                 (int)pid, cli_pool_watch_missing_s());
         cli_pool_watch_restart(&u->watch);
@@ -289,7 +294,8 @@ static uint64_t up_watch_provisioner(struct up *u)
     return CLI_POOL_PROBE_NS / 1000000;
 }
 
-/* Sends a signal (0: none) to the dispatcher, or to all workers. Returns whether any of them runs. */
+/* Sends a signal (0: none) to the dispatcher, or else to all other daemons. Returns whether any of the
+ * addressed daemons runs. */
 static bool up_signal(const struct up *u, bool dispatcher, int signal)
 {
     bool any = false;
@@ -302,8 +308,8 @@ static bool up_signal(const struct up *u, bool dispatcher, int signal)
     return any;
 }
 
-/* Drains workers, then the dispatcher, which serves clients until workers have finished. Kills what does
- * not end in time, and everything at a second signal. */
+/* Drains the workers first, then the dispatcher, because clients need the dispatcher until the workers have
+ * finished. Kills the daemons that do not end within --drain-timeout, and all daemons at a second signal. */
 static void up_drain(struct up *u, const sigset_t *signals)
 {
     bool hurry = false;
@@ -320,21 +326,22 @@ static void up_drain(struct up *u, const sigset_t *signals)
                 up_signal(u, dispatcher, SIGKILL);
             } else if (!explained && cw_now_ns() - begin >= EXPLAIN_NS) {
                 explained = true;
-                cli_log(&u->log, false, "waiting until %s; a second Ctrl-C ends them at once",
+                cli_log(&u->log, false, "waiting until %s; a second Ctrl-C ends all processes at once",
                         dispatcher ? "the dispatcher has ended"
-                                   : "workers have finished what clients still fetch");
+                                   : "clients have fetched the batches that workers still hold");
             }
         }
     }
 }
 
-/* A thread: ends this process when the other end of stdin is closed, even by kill -9. */
+/* The thread of --end-with-stdin: sends SIGTERM to this process when the other end of stdin is closed, also
+ * when kill -9 ended the process there. */
 static void *up_watch_stdin(void *unused CW_UNUSED)
 {
     char ignored[256];
     ssize_t n;
     while ((n = read(0, ignored, sizeof(ignored))) > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
-        if (n < 0 && errno == EAGAIN) { /* another process made it nonblocking */
+        if (n < 0 && errno == EAGAIN) { /* another process that shares stdin made it nonblocking */
             struct pollfd p = {.fd = 0, .events = POLLIN};
             (void)poll(&p, 1, -1);
         }
@@ -373,7 +380,7 @@ static int up_serve(struct up *u, const sigset_t *signals, struct cw_error *err)
     return r;
 }
 
-/* Finds the policy of --autoscale. */
+/* Finds the policy of --autoscale, and checks it and the limits of the number of workers. */
 static int up_check_scaling(struct up *u, struct cw_error *err)
 {
     if (u->autoscale && !u->scaling.policy)
@@ -384,11 +391,12 @@ static int up_check_scaling(struct up *u, struct cw_error *err)
     if (u->minimum > u->n_workers)
         return cw_error_set(err, CW_E_OPTION,
                             "--min-workers %" PRIu64 " is more than --workers %" PRIu64
-                            ": expected at most as many",
+                            ": expected --min-workers to be at most --workers",
                             u->minimum, u->n_workers);
     if (strchr(u->scaling.policy, ':') && u->scaling.found.parameter > (double)u->n_workers)
         return cw_error_set(err, CW_E_OPTION,
-                            "--policy %s is more than --workers %" PRIu64 ": expected at most as many",
+                            "--policy %s is more than --workers %" PRIu64
+                            ": expected N to be at most --workers",
                             u->scaling.policy, u->n_workers);
     return 0;
 }
@@ -406,41 +414,43 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share the CPUs (default 1)", .min = 1,
          .max = MAX_WORKERS, .given = &workers_given},
         {"autoscale", CLI_FLAG, &u.autoscale, NULL,
-         "run as many workers as jobs need, from --min-workers to --workers (then one for each CPU by "
-         "default)"},
+         "run as many workers as jobs need, from --min-workers to --workers (whose default is then one "
+         "for each CPU)"},
         {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: keep at least N workers (default 1)",
          .max = MAX_WORKERS, .needs = "autoscale"},
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
-         "with --autoscale: use this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa or "
-         "fixed:N",
+         "with --autoscale: decide by this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa "
+         "or fixed:N",
          .needs = "autoscale"},
         CLI_SCALING_OPTIONS(&u.scaling, "autoscale"),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
-         "with --autoscale: limit each worker to N CPUs, by a control group (default: no limit)",
+         "with --autoscale: limit each worker to N CPUs, with a control group (default: no limit)",
          .needs = "autoscale"},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
          "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
          "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 at this address; workers serve "
-         "theirs, too"},
+         "theirs at free ports"},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR",
-         "keep the dispatcher's journal in DIR (default: no journal, a restart forgets all jobs)"},
+         "keep the dispatcher's journal in DIR (default: no journal: a restart forgets all jobs)"},
         {"threads", CLI_COUNT, &u.threads, "N",
-         "run N compute threads in all workers together (default: the CPUs this process may use)", .min = 1,
-         .max = 1024},
+         "run N compute threads in all workers together (default: one for each CPU that this process may "
+         "use)",
+         .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &u.memory, "BYTES",
-         "use at most BYTES in all workers together (default: half of what there is)"},
+         "use at most BYTES of memory in all workers together (default: half of the memory)"},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
          "let pipelines read only files below DIR; may be repeated (default: all files)"},
         {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions"},
         {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL,
-         "drain and end when stdin ends, that is with the process that started this one"},
-        {"no-restart", CLI_FLAG, &u.no_restart, NULL, "do not restart processes that die"},
+         "end, as after SIGTERM, when stdin is closed: so it ends with its parent process"},
+        {"no-restart", CLI_FLAG, &u.no_restart, NULL,
+         "do not restart a dispatcher, worker or provisioner that dies"},
         {"drain-timeout", CLI_SECONDS, &u.drain_s, "S",
-         "give work under way S seconds to finish at the end (default 30)"},
+         "at the end, wait at most S seconds for running work to finish (default 30)"},
         CLI_INDEX_DIR_OPTION(&u.index_dir),
         {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR",
-         "keep elements of pipelines with autocache or cache in DIR"},
+         "cache elements in DIR, at the operators autocache and cache of pipelines"},
         CLI_CACHE_BYTES_OPTION(&u.cache_bytes, ""),
         CLI_LISTEN_OPTIONS(&u.credentials),
         CLI_LOG_OPTION(&u.log),
@@ -450,7 +460,7 @@ static int up_main(int argc, char **argv, struct cw_error *err)
     int r = cli_parse(&cli_verb_up, options, argc, argv, err);
     if (r == 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
         r = cw_error_set(err, CW_E_OPTION,
-                         "%zu times --data-root and --plugin: expected at most %d of both together",
+                         "--data-root and --plugin are given %zu times: expected at most %d times in all",
                          u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
     if (u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);

@@ -1,4 +1,4 @@
-/* The verbs of the command. Each lives in a file of its own, which ends with its descriptor; main.c lists
+/* The descriptors of all verbs. Each verb has its own file, which ends with its descriptor. main.c lists
  * them. */
 #pragma once
 #include "cli/options.h"

@@ -1,4 +1,5 @@
-/* cachew worker: computes ranges for a dispatcher until a signal drains it. */
+/* cachew worker: computes ranges (runs of positions of an epoch) for a dispatcher, until a signal drains it.
+ */
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
@@ -32,15 +33,16 @@ struct worker_run {
     char *token;
 };
 
-#define MAX_STREAMS 64               /* each has threads of its own, and shares the memory */
-#define PROBE_NS UINT64_C(100000000) /* between two looks for a second signal while draining */
+#define MAX_STREAMS 64               /* each stream has its own threads; all share the memory */
+#define PROBE_NS UINT64_C(100000000) /* while draining: interval of checks for a second signal */
 
 static void worker_on_log(void *log, const char *text)
 {
     cli_log(log, false, "%s", text);
 }
 
-/* Waits until the dispatcher has answered with the worker's id, or for a signal. */
+/* Waits until the dispatcher has answered with the worker's id, or until SIGINT or SIGTERM. *ret_signal is
+ * the signal, else 0. */
 static int worker_wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals,
                                   int *ret_signal, struct cw_error *err)
 {
@@ -53,8 +55,8 @@ static int worker_wait_registered(struct cw_worker *w, const struct worker_run *
         if (s.registered)
             return 0;
         if (s.refused)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses: %s", x->o.dispatcher,
-                                s.why);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses this worker: %s",
+                                x->o.dispatcher, s.why);
         if (cw_now_ns() >= until)
             return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within %g s%s%s",
                                 x->o.dispatcher, (double)ready_ns / 1e9, *s.why ? ": " : "", s.why);
@@ -75,7 +77,7 @@ static void worker_print_ready(struct cw_worker *w)
                               cw_worker_http(w), "id", (json_int_t)s.id));
 }
 
-/* Waits until all work is finished, the time is up, or there is a second signal. */
+/* Waits until all work is finished, at most --drain-timeout, or until a second signal. */
 static void worker_drain(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals)
 {
     uint64_t now = cw_now_ns(), deadline_ns = now + (uint64_t)(x->drain_s * 1e9);
@@ -85,7 +87,7 @@ static void worker_drain(struct cw_worker *w, const struct worker_run *x, const 
         if (cw_worker_wait_drained(w, CW_MIN(deadline_ns - now, PROBE_NS), &late) >= 0)
             return;
         if (sigtimedwait(signals, NULL, &(struct timespec){0}) > 0) {
-            cli_log(&x->log, true, "a second signal: %s", late.message);
+            cli_log(&x->log, true, "ended by a second signal: %s", late.message);
             return;
         }
     }
@@ -104,7 +106,7 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
         worker_print_ready(w);
         while (sigwait(signals, &s) != 0)
             ;
-        cli_log(&x->log, false, "%s: finishing what it has", cli_signal_name(s));
+        cli_log(&x->log, false, "%s: finishing its current work", cli_signal_name(s));
         worker_drain(w, x, signals);
     }
     cw_worker_stop(w);
@@ -119,47 +121,49 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT",
          "listen for clients over TCP at this address (default 127.0.0.1:0; port 0: any free one)"},
         {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT",
-         "tell clients to connect to this address, if it is not that of --listen; may be repeated"},
+         "tell clients to connect to this address instead of that of --listen; may be repeated"},
         {"unix-socket", CLI_TEXT, &x->o.unix_path, "PATH",
          "listen for clients on this host at this Unix socket (default: in a private temporary directory)"},
         {"http", CLI_TEXT, &x->o.http, "HOST:PORT",
          "serve /metrics, /healthz, /readyz, /api/v1/status and /api/v1/tuning at this address (port 0: any "
          "free "
          "one)"},
-        {"name", CLI_TEXT, &x->o.name, "NAME", "show this name to people"},
+        {"name", CLI_TEXT, &x->o.name, "NAME", "show NAME in logs and lists (default: HOST:PROCESS-ID)"},
         {"pool", CLI_TEXT, &x->o.pool, "NAME",
-         "belong to this provisioner's pool, which starts and ends workers (default: none)"},
+         "belong to the pool NAME of a provisioner, which starts and ends this worker (default: none)"},
         {"threads", CLI_SMALL, &x->o.threads, "N",
-         "run N compute threads for each stream (default: the CPUs this process may use)", .min = 1,
-         .max = 1024},
+         "run N compute threads for each pipeline (default: one for each CPU that this process may use)",
+         .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &x->o.memory, "BYTES",
-         "use at most BYTES for batches and what they are made from (default: half of what there is)"},
+         "use at most BYTES of memory for batches and their computation (default: half of the memory)"},
         {"max-streams", CLI_SMALL, &x->o.max_streams, "N",
-         "run at most N pipelines at a time, of all jobs; others wait (default 64)", .min = 1, .max = 10000},
+         "run at most N pipelines at a time, for all jobs together; further ones wait (default 64)", .min = 1,
+         .max = 10000},
         {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
          "let pipelines read only files below DIR; may be repeated (default: all files)"},
         {"allow-python", CLI_FLAG, &x->o.allow_python, NULL,
-         "run the Python functions of pipelines, which is code of their authors with this process's rights"},
+         "run the Python functions of pipelines: code of their authors, with the rights of this process"},
         CLI_INDEX_DIR_OPTION(&x->o.index_dir),
         {"cache-dir", CLI_TEXT, &x->o.cache_dir, "DIR",
-         "keep elements of pipelines with autocache or cache in DIR, which workers may share"},
+         "cache elements in DIR, at the operators autocache and cache of pipelines; workers may share DIR"},
         CLI_CACHE_BYTES_OPTION(&x->o.cache_bytes, ""),
         {"drain-timeout", CLI_SECONDS, &x->drain_s, "S",
-         "give work under way S seconds to finish at SIGTERM (default 20; a second signal ends it at once)"},
+         "at SIGTERM, wait at most S seconds for running work (default 20; a second signal ends it at once)"},
         {"insecure", CLI_FLAG, &x->insecure, NULL,
-         "listen at addresses that are not loopback without TLS and token"},
+         "listen at addresses that are not loopback, even without TLS and token"},
         CLI_LISTEN_OPTIONS(&x->credentials),
         CLI_LOG_OPTION(&x->log),
         {"trace", CLI_TEXT, &x->trace, "FILE",
-         "write to FILE when ranges were leased and computed, and batches requested and sent (Chrome trace "
-         "format)"},
+         "write a trace to FILE: when ranges were leased and computed, and batches requested and sent "
+         "(Chrome trace format)"},
         CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };
     return cli_parse(&cli_verb_worker, options, argc, argv, err);
 }
 
-/* Parses and checks the command line, except its plug-ins. Returns what cli_parse does. */
+/* Parses and checks the command line, but does not load its plug-ins. Returns what cli_parse returns. The
+ * caller calls worker_deinit, also after an error. */
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
@@ -220,7 +224,8 @@ static int worker_main(int argc, char **argv, struct cw_error *err)
     sigset_t signals;
     cli_raise_limits();
     cli_signals_block(&signals);
-    /* otherwise glibc learns from large blocks to keep up to 64 MB in each arena, beyond --memory */
+    /* Without this, glibc raises its threshold when large blocks are freed, and then keeps up to 64 MB in
+     * each arena, beyond --memory. */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (r == 0)
         r = worker_serve(&x, &signals, err);

@@ -2,5 +2,6 @@
 #pragma once
 #include "base/error.h"
 
-/* Checks the words "worker", ..., NULL, except plug-ins; reorders them. 1: help was printed. */
+/* Checks a worker's command line: argv is "worker", its options, NULL, and is reordered. Plug-ins are not
+ * loaded. Returns CLI_HELP if --help was printed. */
 int cli_worker_check(int argc, char **argv, struct cw_error *err) _must_check_;

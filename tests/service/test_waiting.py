@@ -237,7 +237,7 @@ def test_fixed_shards_are_refused_with_the_reason(bench, policy):
     assert (
         error["attribute"] == "sharding"
         and error["value"] == policy
-        and "nothing to be static" in error["message"]
+        and "no fixed assignment of data" in error["message"]
     )
 
 
