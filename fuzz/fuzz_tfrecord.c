@@ -10,8 +10,8 @@
 #include "dataset/segment.h"
 #include "storage/file.h"
 
-#define MAX_TOTAL \
-    ((uint64_t)16 << 20) /* of decompressed records read back; a small input may inflate a thousandfold */
+/* of decompressed records read back; a small input may inflate a thousandfold */
+#define MAX_TOTAL ((uint64_t)16 << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

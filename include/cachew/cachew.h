@@ -172,8 +172,8 @@ CACHEW_API const char *cachew_dtype_name(enum cachew_dtype dtype);
 CACHEW_API size_t cachew_dtype_size(enum cachew_dtype dtype);
 
 #define CACHEW_MAX_NDIM 6 /* most dimensions of a component of an element; in a batch it has one more */
-#define CACHEW_VARIES \
-    (-1) /* a dimension that differs from element to element, or a rank that is not known beforehand */
+/* a dimension that differs from element to element, or a rank that is not known beforehand */
+#define CACHEW_VARIES (-1)
 
 /* ---- data sets in memory ---- */
 

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CLI_TEXT_SIZE \
-    512 /* bytes of a cell's buffer; the longest text is the reason of a policy's decision */
+/* bytes of a cell's buffer; the longest text is the reason of a policy's decision */
+#define CLI_TEXT_SIZE 512
 
 /* Writes the text under `key`, escaped as cw_text_show does it, into buffer; "" if there is no text. Returns
  * buffer. */

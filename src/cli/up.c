@@ -60,8 +60,8 @@ struct up {
 
 /* ---- processes ---- */
 
-#define MAX_GIVEN_ON \
-    128 /* most --data-root and --plugin options together; each takes two words of a worker's command */
+/* most --data-root and --plugin options together; each takes two words of a worker's command */
+#define MAX_GIVEN_ON 128
 
 struct command {
     const char *argv[64 + 2 * MAX_GIVEN_ON];

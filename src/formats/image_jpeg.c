@@ -16,8 +16,8 @@
 #include "formats/image_codec.h"
 #include "formats/image_jpeg_entropy.h"
 
-#define MAX_SCANS \
-    500 /* limit of scans: a progressive photograph has about 10; each scan costs a pass over the image */
+/* limit of scans: a progressive photograph has about 10; each scan costs a pass over the image */
+#define MAX_SCANS 500
 #define MARGIN 2     /* columns left and right of a region on which its upsampled pixels depend */
 #define STRIP_ROWS 8 /* rows in the strip buffer */
 #define STRIP_OFFSET \

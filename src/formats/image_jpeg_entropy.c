@@ -19,8 +19,8 @@
 #include <jpegint.h>
 
 #define LOOK 10 /* bits looked up at once (4 KiB a table): of a photograph's codes, one in 200 is longer */
-#define CHUNK \
-    4096 /* bytes: small compared with the CPU's caches, large enough to search for 0xFF at little cost */
+/* bytes: small compared with the CPU's caches, large enough to search for 0xFF at little cost */
+#define CHUNK 4096
 #define ENTRY(total, code, size, run) \
     ((uint32_t)(total) | (uint32_t)(code) << 8 | (uint32_t)(size) << 16 | (uint32_t)(run) << 24)
 #define INLINE inline __attribute__((always_inline))

@@ -32,11 +32,11 @@
 /* Index of a request's word in which the host writes the row that it computes, plus 1. The highest bit: it
  * computes the row for the second time. */
 #define PROGRESS_WORD 15
-#define LOAD_NS \
-    (UINT64_C(300) * 1000000000)     /* limit for a host to start and load a function, with its imports */
+/* limit for a host to start and load a function, with its imports */
+#define LOAD_NS (UINT64_C(300) * 1000000000)
 #define MAX_REPLY ((size_t)64 << 10) /* bytes of an ERROR's text, at most */
-#define OUTPUT_AT_ONCE \
-    ((size_t)64 << 10)               /* bytes of output that are read before the next check of the host */
+/* bytes of output that are read before the next check of the host */
+#define OUTPUT_AT_ONCE ((size_t)64 << 10)
 #define LAST_WORDS ((size_t)1 << 20) /* bytes of output that are read after the host's end */
 
 /* Frames on the socket, both ways: docs/hosts.md */

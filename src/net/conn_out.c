@@ -13,8 +13,8 @@
 #define MAX_PIECES 1024                /* of a payload */
 #define GATHER_BYTES ((size_t)1 << 20) /* passed to one system call: a socket seldom takes more at a time */
 #define PUSH_BYTES ((size_t)4 << 20)   /* sent by one connection before others have their turn */
-#define EAGER_BYTES \
-    ((size_t)256 << 10) /* once this many are queued, they are sent without waiting for the loop */
+/* once this many are queued, they are sent without waiting for the loop */
+#define EAGER_BYTES ((size_t)256 << 10)
 
 /* ---- frames ---- */
 
