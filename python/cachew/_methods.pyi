@@ -590,9 +590,9 @@ class Operators:
 
         Must come first in a chain. Element i has the components of element i of each input; the names
         of components must differ between inputs. An input is a source that is not an `iterable`,
-        followed only by index operators and maps. The records of the inputs are read one after the
-        other when a block of elements is planned, before it is computed. The record id of an element
-        is its position in `zip`.
+        followed only by index operators and maps. Before a block of elements is computed, one thread
+        reads its records of all inputs, one after the other. The record id of an element is its
+        position in `zip`.
 
         inputs: chains of operators, each with its own source (a list of chains)
         stop: first: end with the shortest input (a string: one of "first")

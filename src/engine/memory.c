@@ -59,7 +59,7 @@ static void memory_set_assemblies(struct cw_runner *r, size_t memory)
         .why = m->few_assemblies ? "batches under way may take at most 60 % of the memory budget"
                : by_output > by_threads
                    ? "output under way may take 64 MiB (or 4096 batches, if their size varies)"
-                   : "two batches for each thread, and two more",
+                   : "two batches for each thread, and two for the consumer: one that it uses, and the next",
     };
     if (m->max_assemblies != before)
         cw_tuned_add(&r->tuned, &t);

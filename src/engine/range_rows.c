@@ -92,7 +92,7 @@ static int rows_check(const struct cw_runner *r, const struct cw_range *s, unsig
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
                 return cw_error_set(err, CW_E_BUG,
-                                    "rows from number %llu on of key %u were already given away",
+                                    "row %llu of key %u and later rows were requested after they had been handed over",
                                     (unsigned long long)from, key);
             if (!cw_range_copyable(s, a))
                 return 2;

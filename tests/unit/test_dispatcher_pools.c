@@ -334,7 +334,7 @@ static void test_nonsense_of_provisioners(void **state)
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"",
             .prefix = (char *)"");
-    assert_non_null(strstr(p->why, "a pool's name"));
+    assert_non_null(strstr(p->why, "the pool's name"));
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"static", .why = (char *)"",
             .prefix = (char *)"");

@@ -198,9 +198,9 @@ const struct cw_op_desc cw_op_zip = {
     .summary = "several chains side by side: joins one element of each to one element",
     .doc = "Must come first in a chain. Element i has the components of element i of each input; the names "
            "of components must differ between inputs. An input is a source that is not an `iterable`, "
-           "followed only by index operators and maps. The records of the inputs are read one after the "
-           "other when a block of elements is planned, before it is computed. The record id of an element is "
-           "its position in `zip`.",
+           "followed only by index operators and maps. Before a block of elements is computed, one thread "
+           "reads its records of all inputs, one after the other. The record id of an element is its "
+           "position in `zip`.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

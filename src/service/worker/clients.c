@@ -83,7 +83,7 @@ static int client_on_message(void *user, struct cw_conn *conn CW_UNUSED, const C
         return 0;
     default:
         return cw_error_set(err, CW_E_SERVICE,
-                            "a client sends no such message (field %d of Envelope) to a worker",
+                            "field %d of Envelope is no message that a client sends to a worker",
                             (int)m->of_case);
     }
 }
