@@ -96,8 +96,10 @@ void cw_carve_record(struct cw_runner *r)
         .seen = {{"threads", r->options.threads}, {"reads_wait", r->reads.cold}},
         .others = {{"computing", computing}, {"computing_and_reading", computing + READ_DEPTH}},
         .chosen = computing + (r->reads.cold ? READ_DEPTH : 0),
-        .why = r->reads.cold ? "files are not in memory, and storage is fastest with many reads in flight"
-                             : "four blocks of elements for each thread: while one is computed, the thread's next ones are ready",
+        .why =
+            r->reads.cold
+                ? "files are not in memory, and storage is fastest with many reads in flight"
+                : "four blocks of elements for each thread: while one is computed, the next ones are ready",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -94,8 +94,9 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     const struct role *role = role_find(p->role);
     int r = role->message(d, p, m, err);
     if (r > 0)
-        r = cw_error_set(err, CW_E_SERVICE, "field %d of Envelope is no message that %s sends to a dispatcher",
-                         (int)m->of_case, role->name);
+        r = cw_error_set(err, CW_E_SERVICE,
+                         "field %d of Envelope is no message that %s sends to a dispatcher", (int)m->of_case,
+                         role->name);
     if (r < 0)
         p->state = PEER_CLOSING; /* the caller closes the connection; nothing more is sent over it */
     return r;
