@@ -201,7 +201,7 @@ def test_set_changes_the_pipeline(tmp_path):
         ("size", "no =VALUE"),
         ("=5", "no PATH"),
         ("7.size=5", "7.size"),
-        ("0.inputs.5.0.stop=1", "place"),
+        ("0.inputs.5.0.stop=1", "an index that its list does not have"),
         ("1.size.x=1", "neither"),
     ):
         error = failed(pipeline, 2, "--set", setting)
