@@ -550,7 +550,7 @@ def test_every_verb_that_reads_pipelines_takes_them(solarize):
     assert cachew("explain", pipeline, "--run", "0.1", *solarize).code == 0
     assert cachew("bench", pipeline, "--seconds", "0.1", "--best-of", 1, *solarize).code == 0
     error = failed(pipeline, 2)
-    assert error["message"] == 'there is no operator "solarize" (`cachew ops` lists them)'
+    assert error["message"] == 'there is no operator "solarize" (`cachew ops` lists all operators)'
 
 
 def test_name_and_version_are_part_of_the_fingerprint(tmp_path, plugins):
