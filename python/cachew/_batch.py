@@ -149,9 +149,11 @@ class Batch(dict[str, Any]):
     epoch: int
     """The epoch, from 0."""
     g: int
-    """The number of the batch in the epoch, from 0, counted over all ranks."""
+    """The number of the batch in the epoch, from 0. The batches of all ranks are counted together."""
     flags: int
-    """2 if the batch is padding (see `is_padding`), else 0."""
+    """2 (CACHEW_PADDING of the C interface) if the batch is padding (see `is_padding`), else 0. The flag 1
+    exists only for single records (see `record_flags`).
+    """
     n_records: int
     """The number of records in the batch."""
 
@@ -169,7 +171,9 @@ class Batch(dict[str, Any]):
 
     @property
     def records(self) -> list[str]:
-        """The ids of the records: `<file key>:<row>`, and `.<pass>` for each `repeat`."""
+        """The ids of the records: `<file key>:<row>`, followed by `.<pass>`, the number of the pass, for each
+        `repeat` in the pipeline.
+        """
         if self._records is None:
             self._records = list(self._owner().records())
         return self._records
@@ -206,8 +210,9 @@ class Batch(dict[str, Any]):
 
     def arrow(self) -> Arrow:
         """The batch as Arrow data, for `pyarrow.record_batch(batch.arrow())` or
-        `polars.DataFrame(batch.arrow())`. Only bool is copied, because Arrow stores one bit per value.
-        (`pyarrow.array` accepts the batch itself; other libraries treat a batch as a dict.)
+        `polars.DataFrame(batch.arrow())`. Only components of bool are copied, because Arrow stores a bool as
+        one bit. (`pyarrow.array` accepts the batch itself, too. Other functions and libraries would take the
+        batch for a dict.)
 
         Elements of one dimension become lists of fixed size, elements of more dimensions fixed-shape tensors,
         bytes large_binary, and bfloat16 uint16 with the same bits.

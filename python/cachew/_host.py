@@ -39,7 +39,8 @@ def live_no_longer_than_the_parent():
     """Makes the kernel kill this process when the other end of LIFE is closed: by the engine, or because the
     engine's process has ended.
     """
-    # a process group (negative number) if this process leads one: child processes are killed, too
+    # Which processes the kernel kills: if this process leads a process group, the group (a negative number),
+    # so that child processes of the user's functions are killed, too; otherwise this process only.
     fcntl.fcntl(LIFE, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())
     fcntl.fcntl(LIFE, 10, signal.SIGKILL)  # 10: F_SETSIG, a name that fcntl lacks in some Python versions
     fcntl.fcntl(LIFE, fcntl.F_SETFL, fcntl.fcntl(LIFE, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
@@ -67,10 +68,12 @@ def main():
         os.set_inheritable(fd, False)
     live_no_longer_than_the_parent()
     connection = socket.socket(fileno=SOCKET)
-    os.register_at_fork(after_in_child=become_copy)
+    os.register_at_fork(after_in_child=become_copy)  # notes, in a child that a function forks, that it is one
     requests, answers, functions, pid = Memory(IN), Memory(OUT), {}, os.getpid()
     connection.sendall(FRAME.pack(READY, VERSION, 0, 0, 0))
     while True:
+        # key: the function's number. size: bytes of the text that follows (DEFINE) or of the request in the
+        # shared memory (CALL). call: a number, which the answer repeats.
         kind, version, key, size, call = FRAME.unpack(receive(connection, FRAME.size))
         if version != VERSION:
             raise SystemExit(
@@ -82,6 +85,8 @@ def main():
                 functions[key] = Function(json.loads(receive(connection, size)))
                 reply = FRAME.pack(DONE, VERSION, key, 0, call)
             else:
+                # used: bytes of the answer in the shared memory. If an iterable is slow, `run` sends an early
+                # answer with the function that it is given here, and returns None.
                 used = functions[key].run(
                     requests,
                     size,
@@ -90,7 +95,7 @@ def main():
                         FRAME.pack(DONE, VERSION, key, used, call)
                     ),
                 )
-                if used is None:  # the answer has been sent during the call
+                if used is None:  # `run` has sent the answer
                     continue
                 reply = FRAME.pack(DONE, VERSION, key, used, call)
         except Exception as error:

@@ -23,7 +23,9 @@ def numpy_dtype(name):
 
 
 class Wrong(Exception):
-    """The function did not return its declared outputs. The text of the error follows the function's name."""
+    """The user's function did not return its declared outputs. The text is the end of a message that the
+    engine begins with the function's name: "normalize: " + "returned a list, expected ...".
+    """
 
 
 def refuse_mask(name, value):
@@ -85,7 +87,9 @@ def text_of(error):
 
 
 def printable(text):
-    """The text in one line of at most 390 characters that JSON can hold."""
+    """The text in one line that JSON can hold. It has at most 390 characters, because the engine keeps the
+    message of a record in a buffer of 400 bytes.
+    """
     clean = text.encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "?" for c in clean)[:390]
 
@@ -104,7 +108,8 @@ class Component:
         self.scalar_types = None
         if self.fixed and not self.shape:
             self.scalar_types = {self.dtype.type} | ({bool} if self.dtype == bool else set())
-        # stands for the value of a row that failed
+        # In the list of a column's values, the entry of a row that failed: zero if the component is a scalar,
+        # else None. The engine does not read values of failed rows.
         self.nothing = self.dtype.type(0) if self.scalar_types else None
         self.python_types = (
             (bool,)
@@ -124,7 +129,9 @@ class Component:
         return Wrong(f'returned {describe(value)} as "{self.name}", expected {self.declared()}')
 
     def convert(self, value):
-        """The value as an array of the declared type, or as an object with bytes. Raises Wrong."""
+        """The value as an array of the declared type; for a component of bytes, as bytes, a bytearray or a
+        memoryview (a str is encoded in UTF-8). Raises Wrong if the value does not have the declared type.
+        """
         if self.bytes:
             if isinstance(value, str):
                 try:

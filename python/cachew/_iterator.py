@@ -23,7 +23,8 @@ class DatasetIterator:
     `Dataset.iterator` and `Dataset.distribute` make iterators.
 
     An iterator is also a context manager: at the end of `with`, its threads have ended. Batches that the
-    program holds stay valid. Only one thread at a time may use an iterator.
+    program holds stay valid. Only one thread at a time may use an iterator, except that any thread may call
+    `close` at any time.
     """
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
@@ -54,8 +55,9 @@ class DatasetIterator:
             self._warn()
             raise StopIteration
         batch = Batch._over(slab, self._batched)
-        # If a signal handler raises before this line, the next call gives the batch again. After this line,
-        # until a `for` loop has assigned the batch to its variable, Python runs no signal handlers.
+        # Setting `accepted` moves the position past the batch. If a signal handler raises before this line,
+        # the next call gives the same batch. After this line, until a `for` loop has assigned the batch to
+        # its variable, Python runs no signal handlers, so an exception of a handler can't lose the batch.
         core.accepted = slab
         return batch
 
@@ -100,6 +102,7 @@ class DatasetIterator:
         """The records that were skipped or replaced, with reasons: at most 10,000, those of batches that were
         delivered so far. Also records for which a function gave two different results.
         """
+        # [2]: the records; before them come the numbers of skipped and of replaced records
         records: list[dict[str, Any]] = json.loads(self._core.quarantine()[2])
         return records
 

@@ -29,10 +29,11 @@ class Data(str):
     """
 
     made_of: tuple[str, Any]
-    """("arrays" or "arrow", the user's object): a pickle holds it, to make the data anew in another process.
+    """("arrays" or "arrow", the user's object). A pickle of a dataset contains this tuple, so that another
+    process can make the data again.
     """
     keeps: object
-    """Keeps the data registered, as long as it lives."""
+    """The library keeps the data registered as long as this object lives."""
 
     @classmethod
     def of(cls, registered: tuple[str, int, object], made_of: tuple[str, Any]) -> Data:
@@ -59,8 +60,8 @@ class InMemory:
         components: name -> array, or an object that numpy.asarray converts. Lists of bytes or texts become
             components of bytes. Contiguous arrays are not copied: do not write to them while the dataset is
             in use (with a cache, a change raises DataError). The content is hashed once, so that states of
-            other data are refused. The dataset's JSON has only this hash, which is valid in this process
-            alone; its pickle contains the arrays.
+            other data are refused. The dataset's JSON contains only this hash, so only this process can run
+            the JSON. A pickle of the dataset contains the arrays, and another process can run it.
         """
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 
@@ -187,8 +188,8 @@ def data_of(nodes: Iterable[Node]) -> list[Data]:
 
 
 def restored(nodes: Iterable[Node], made_of: Mapping[str, tuple[str, Any]]) -> list[Node]:
-    """The chain of an unpickled dataset, with its data registered in this process. made_of: id ->
-    Data.made_of.
+    """The chain of an unpickled dataset. Registers its data in this process, and replaces the ids of data in
+    nodes by Data values. made_of: id -> Data.made_of.
     """
     fresh = {
         str(data): data

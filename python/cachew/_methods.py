@@ -38,7 +38,9 @@ def method_of(op: Operator) -> Any:
 
         def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
             arguments = op.arguments(args, kwargs)
-            # in a host process that imports the user's module: a chain with an Unbuilt is one, too
+            # While a host process imports the user's module, the module may get an `Unbuilt` instead of a
+            # dataset (see _calls.py). If an operator joins several datasets, and one of them is an Unbuilt,
+            # the result is that Unbuilt.
             unbuilt = [
                 a
                 for value in arguments.values()
@@ -66,8 +68,8 @@ def read_table() -> None:
     for entry in json.loads(_core.operators_json())["ops"]:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
-            # Functions and InMemory have methods written by hand. Functions.filter passes expressions on to
-            # the operator filter, so Operators gets a method for that operator, too.
+            # Operators gets no method for an operator whose method is written by hand in Functions or
+            # InMemory. The exception is `filter`: Functions.filter calls Operators.filter for an expression.
             by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
             if (
                 not op.takes_function

@@ -42,7 +42,9 @@ class Place(NamedTuple):
 
 
 class Differs(Exception):
-    """A host can't give a place the content that a function expects. The text follows the function's name."""
+    """A host can't give a place the content that a function expects. The text is the end of an error message
+    that begins with "the function NAME can't be loaded in a host process".
+    """
 
 
 # ---- in the program ----
@@ -50,15 +52,17 @@ class Differs(Exception):
 
 def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel: bool) -> str:
     """The places of a function as a text for `adopt`; "": there are none. late: names of modules that the
-    function imports when it runs. all_travel: leave out places without content.
+    function imports when it runs. all_travel: every place in the text must have its content; places without
+    content are left out, so hosts do not compare them.
     """
     import cloudpickle  # type: ignore[import-untyped]
 
     by_value = cloudpickle.list_registry_pickle_by_value()
     found = []
-    # Modules that import each other may work in one order only, so the host imports them as the program did.
-    # sys.modules has modules in the order in which their imports ended: the one that the program imported
-    # itself comes last, and is imported first.
+    # Modules that import each other can often be imported in one order only, so the host must import them in
+    # the order in which the program did. sys.modules has modules in the order in which their imports ended.
+    # Of modules that import each other, the import of the one that the program imported itself ends last. It
+    # is sorted first here, and the host imports it first.
     done = {name: i for i, name in enumerate(sys.modules)}
     for module, name in sorted(places, key=lambda place: (-done[place[0]], place[1])):
         if sys.modules[module].__spec__ is None or any(
@@ -153,7 +157,8 @@ def _code_digest(functions: Iterable[types.FunctionType]) -> str:
 
 
 def _data_digest(value: Any) -> str:
-    # a module, function or class that is defined elsewhere counts by name: its definition is another place
+    # A module or class is compared by its name, because its attributes that the function uses are places of
+    # their own. A function here is defined in another module; it is compared by its name and its code.
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         code = digest_of(value.__code__) if isinstance(value, types.FunctionType) else ""

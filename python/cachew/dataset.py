@@ -198,11 +198,12 @@ class Dataset(Functions, InMemory, Operators):
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{name} can't be set: datasets are immutable; their methods give new ones")
 
-    if not TYPE_CHECKING:  # a misspelt method is an error there
+    if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept misspelt methods
 
         def __getattr__(self, name: str) -> Any:
-            """Called for a name that is not an attribute: finds operators of plug-ins that were loaded since,
-            or raises an AttributeError that suggests a name.
+            """Python calls this for a name that is not an attribute. If the name is an operator of a plug-in
+            that was loaded after the table of operators was read, reads the table again and returns the
+            operator's method. Otherwise raises an AttributeError that suggests a name.
             """
             if name.startswith("_"):
                 raise AttributeError(name)
@@ -233,6 +234,7 @@ class Dataset(Functions, InMemory, Operators):
         """The number of batches that each rank gets in an epoch; None if it is not known beforehand (after a
         filter), or if the epoch has no end. Opens the sources.
         """
+        # batches() gives None if the number is not known beforehand, -1 if the epoch has no end
         n = self._pipeline.batches(make_options(rank=rank, world_size=world_size, index_dir=index_dir))
         return None if n == -1 else n
 
@@ -240,7 +242,7 @@ class Dataset(Functions, InMemory, Operators):
         """The number of batches of an epoch. Raises TypeError if it is not known beforehand, or if the epoch
         has no end. Opens the sources.
         """
-        n = self._pipeline.batches(make_options())
+        n = self._pipeline.batches(make_options())  # see n_batches
         if n is None:
             raise TypeError(
                 "the number of batches is not known beforehand: it depends on how many elements a filter "
@@ -285,12 +287,11 @@ class Dataset(Functions, InMemory, Operators):
         threads: number of compute threads (default: the CPUs that this process may use)
 
         memory: limit in bytes for everything except batches that the caller holds: 268435456 or "256M"
-        (default:
-            half of the memory that this process may use)
+            (default: half of the memory that this process may use)
 
-        rank, world_size: this iterator is number `rank` of `world_size` that share each epoch: it gets the
-            batches whose number g in the epoch has g modulo world_size = rank. In the epoch of a state, g
-            counts from the state's position
+        rank, world_size: `world_size` iterators share each epoch, and this one is number `rank`, from 0. It
+            gets the batches with g modulo world_size = rank, where g is the batch's number in the epoch. In
+            the epoch in which a run with `state` resumes, g is counted from the state's position
 
         state: resume from this state (a result of state_dict())
 
@@ -303,14 +304,13 @@ class Dataset(Functions, InMemory, Operators):
         index_dir: directory of the sources' indexes (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
 
         cache_dir: directory where elements at an operator `autocache` or `cache` are kept, for later epochs
-        and
-            other runs; the results are the same
+            and other runs; the results are the same
 
-        cache: which of these operators is used: "auto" (default), "off", or its number, from 0
+        cache: which of the pipeline's operators `autocache` and `cache` is used: "auto" (default), "off"
+            (none), or its number among these operators, from 0
 
         cache_bytes: limit for the size of cache_dir, in the form of `memory` (default: its present size and
-        half
-            of the free disk space)
+            half of the free disk space)
         """
         options = make_options(
             seed=seed,
@@ -357,7 +357,7 @@ class Dataset(Functions, InMemory, Operators):
             limit
 
         tls_ca: use TLS; a PEM file with the certificate authority of the service, as `cachew keys init` makes
-        it
+            it
 
         tls_cert, tls_key: this client's certificate and its key (PEM files), if the service requires them
             (--tls-mutual)
@@ -368,8 +368,7 @@ class Dataset(Functions, InMemory, Operators):
             ready, so that a slow batch does not delay others
 
         guarantee: "exactly-once" (default). "at-most-once": elements that are lost when a worker fails are
-        not
-            computed again; order must be "any", which is its default then
+            not computed again; `order` must be "any", and "any" is its default in this case
 
         sharding: as in the tf.data service. "dynamic" (default): the ranks share each epoch. "off": each rank
             gets the whole epoch, in a job of its own

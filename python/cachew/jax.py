@@ -46,6 +46,7 @@ class JaxLoader(Loader[dict[str, Any]]):
             jax.process_index() if rank is None else rank,
             jax.process_count() if world_size is None else world_size,
         )
+        # Loader calls a function for the ranks, because those of torch are known only when the loader runs
         super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, policy, **options)
 
 
@@ -64,9 +65,10 @@ def loader(
     A thread starts the copies to the devices before the program requests the batches.
 
     sharding: the sharding of the arrays (default: the first axis is divided among this process's devices; the
-        batch size must be a multiple of their number). A sharding over the devices of several processes makes
-        global arrays of the processes' batches. A text ("dynamic" or "off") is the keyword of
-        Dataset.distribute instead
+        batch size must be a multiple of their number). With a sharding over the devices of several processes,
+        each array is a global array that consists of the arrays of all these processes. A text ("dynamic" or
+        "off") is not a JAX sharding but the argument `sharding` of Dataset.distribute; the arrays then have
+        the default sharding
 
     seed: seed of all randomness (default: the pipeline's, else 0)
 
@@ -96,6 +98,7 @@ def loader(
 
 
 def _local() -> Sharding:
+    """The default sharding: divides the first axis among the devices of this process."""
     spec = PartitionSpec("batch")  # type: ignore[no-untyped-call]
     return NamedSharding(Mesh(np.array(jax.local_devices()), ("batch",)), spec)
 

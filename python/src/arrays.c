@@ -76,6 +76,7 @@ static bool read_component(PyObject *item, unsigned long long n_elements, struct
         bool whole = (unsigned long long)h->buffers[h->n++].len / sizeof(uint64_t) == n_elements + 1;
         for (unsigned long long i = 0; whole && i < n_elements; i++)
             whole = ret->offsets[i] <= ret->offsets[i + 1];
+        /* has + 1: the offsets are wrong, and the check below must fail */
         needs = whole ? ret->offsets[n_elements] : has + 1;
     }
     if ((ret->dtype == CACHEW_BYTES) != (offsets != Py_None) || has < needs) {
@@ -115,7 +116,7 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
     PyMem_RawFree(dims);
     if (r >= 0)
         return registered(a);
-    if (h)
+    if (h) /* cachew_arrays_new takes h over only if it succeeds */
         release(h);
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* Errors of the C interface, which the caller owns; the version; and names and sizes of dtypes. */
+/* Part of the C interface: error objects, which belong to the caller; the library's version; names and sizes
+ * of dtypes. */
 #include "api/cachew_impl.h"
 
 #include <string.h>
@@ -50,7 +51,7 @@ void cachew_error_free(struct cachew_error *e)
         free(e);
 }
 
-/* A fact of an error; NULL if it is empty. */
+/* Returns a field of an error (operator, file, ...) as the interface gives it: NULL if the field is empty. */
 static const char *error_fact(const char *text)
 {
     return text[0] ? text : NULL;

@@ -18,8 +18,8 @@ struct cachew_pipeline {
  * after an error. */
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err) _must_check_;
 
-/* cachew.c: copies the caller's options (may be NULL) to *o, and checks them. *o holds the defaults before;
- * fields that the caller's older, shorter structure does not have keep them. */
+/* cachew.c: copies the user's options (`given`, may be NULL) to *o, and checks them. The caller has set *o to
+ * the defaults; fields that the user's older, shorter version of the structure does not have keep them. */
 int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o,
                         struct cw_error *err) _must_check_;
 /* Compiles the pipeline and opens its sources. *ret_threads is the number of compute threads. The caller
@@ -27,8 +27,8 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                 unsigned *ret_threads, struct cw_error *err) _must_check_;
 
-/* A session (session/local.h). It lives as long as the iterator or any of its batches, which hold references.
- */
+/* A session (struct cw_local of session/local.h: it runs the pipeline in this process) with a count of
+ * references. The iterator and each of its batches hold one, because batches lie in the session's memory. */
 struct cw_api_engine {
     struct cw_local local;
     atomic_size_t refs; /* one of the iterator, and one of each batch */

@@ -10,8 +10,10 @@ int cw_array_room(void *array, size_t *capacity, size_t needed, size_t size, con
     void *items;
     if (needed <= *capacity)
         return 0;
-    /* `array` points to the caller's pointer variable, whose type is not known here */
+    /* the new capacity, in elements of `size` bytes */
     size_t more = CW_MAX(CW_MAX(*capacity * 2, needed), 8);
+    /* `array` is the address of the caller's pointer variable. The pointer's type is not known here, so
+     * memcpy reads and writes the variable. */
     memcpy(&items, array, sizeof(items));
     items = realloc(items, more * size);
     if (!items)

@@ -110,7 +110,9 @@ static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
 
 static void out_enqueue(struct cw_conn *c, struct cw_out_frame *f)
 {
-    /* whether to compress a large payload is decided when the frame reaches the head of the queue */
+    /* begun: it is decided whether to compress the payload. For a large payload this is decided only when the
+     * frame reaches the head of the queue; a small payload, or one of an uncompressed connection, is sent as
+     * it is. */
     f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN;
     *c->out.tail = f;
     c->out.tail = &f->next;
@@ -118,6 +120,8 @@ static void out_enqueue(struct cw_conn *c, struct cw_out_frame *f)
     c->out.n_frames++;
     if (c->out.queued >= EAGER_BYTES && !c->out.blocked && c->owner != OWNER_OPENING)
         cw_conn_push(c);
+    /* cw_conn_flush sends the rest, and releases frames that were sent. While the socket is blocked, the loop
+     * calls it when the socket is writable. */
     if (!c->out.blocked || c->out.done)
         cw_loop_defer(c->loop, &c->defer);
 }
@@ -133,7 +137,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
         r = frame_duplicate_fds(f, fds, n_fds, err);
     if (r >= 0)
         r = out_check_limit(c, f->size, err);
-    if (r < 0) {
+    if (r < 0) { /* `release` is not called: the payload still belongs to the caller */
         if (f)
             cw_frame_close_fds(&f->fds);
         free(f);
@@ -219,7 +223,7 @@ static ssize_t out_send_some(struct cw_conn *c)
     size_t bytes, n;
     if (!o->head->begun)
         cw_conn_pack_begin(c);
-    if (!o->head->packed) {
+    if (!o->head->packed) { /* packed: the payload is sent compressed */
         n = out_gather(o, pieces, &bytes);
         ssize_t r = cw_conn_write(c, pieces, n, o->head->fds.fd, o->head->fds.n);
         if (r > 0)
@@ -309,12 +313,13 @@ int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iove
     int r = c->state == CONN_OPEN
                 ? cw_conn_queue(c, m, payload, n, release, arg, fds, n_fds, err)
                 : cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
-    if (r < 0 && release)
+    if (r < 0 && release) /* cw_conn_queue has not called it; cw_conn_send calls it in any case */
         release(arg);
     return r;
 }
 
-/* A message that is packed once for several connections, whose frames all point to the bytes of `frame`. */
+/* A message that is serialised once for several connections. Their frames all point to the bytes of `frame`.
+ */
 struct shared {
     size_t refs;
     struct cw_out_frame *frame; /* never queued itself */

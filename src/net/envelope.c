@@ -5,11 +5,12 @@
 #include <stdalign.h>
 #include <string.h>
 
-#define BLOCK_MIN ((size_t)2048) /* bytes of the first block, with its header; most messages fit in it */
+/* bytes of the first block, including struct cw_envelope_block; most messages fit in it */
+#define BLOCK_MIN ((size_t)2048)
 
 struct cw_envelope_block {
     struct cw_envelope_block *next;
-    size_t used, size; /* of data */
+    size_t used, size; /* bytes of `data`, without this header */
     alignas(max_align_t) uint8_t data[];
 };
 
@@ -17,6 +18,8 @@ static void *envelope_alloc(void *arg, size_t size)
 {
     struct cw_envelope_memory *m = arg;
     struct cw_envelope_block *b = m->blocks;
+    /* The limit counts the bytes of all allocations of a message, rounded up for alignment. Headers of
+     * blocks, and what is unused in them, are not counted. */
     if (size > m->limit || m->used + size + alignof(max_align_t) > m->limit) {
         m->refused = true;
         return NULL;
@@ -63,7 +66,8 @@ int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint
 
 void cw_envelope_clear(struct cw_envelope_memory *m)
 {
-    /* Keeps the first block, which is the last of the list, unless it is large. */
+    /* Frees all blocks but the oldest, which is the last of the list. Frees that one, too, if it was made
+     * larger than usual for a large allocation. */
     while (m->blocks && (m->blocks->next || m->blocks->size > BLOCK_MIN))
         free(CW_POP(m->blocks));
     if (m->blocks)

@@ -1,4 +1,5 @@
-/* Opens a job: checks the user's options, attaches, and waits for the plan. The consumer's thread. */
+/* Opens a job of a service: checks the user's options, attaches the client to the job, and waits until the
+ * dispatcher has sent the job's plan. All functions run on the consumer's thread, which takes the batches. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,14 +66,17 @@ static int open_wait_attached(struct remote *r, struct cw_error *err)
     if (r->run.service_down.status)
         return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", o->service,
                             r->run.service_down.message);
+    /* waiting.held: why the job makes no progress, if the dispatcher has said it (message Held) */
     return cw_error_set(
         err, CW_E_DEADLINE, "job %s: no worker of the service at %s opened the data before the deadline%s%s",
         o->job, o->service, *r->waiting.held ? ": " : ": check that workers are connected (`cachew workers`)",
         r->waiting.held);
 }
 
-/* Whether each rank makes its batches from separate ranges. With at-most-once, if batches depend on the
- * elements of earlier ranges, ranks could not agree on the batches after a lost range. */
+/* Returns whether each rank makes its batches from ranges that no other rank gets. Usually all ranks divide
+ * the stream into the same batches, and each takes its share of them. With at-most-once, ranges can be lost.
+ * If then the number of elements of earlier ranges determines where a batch begins (the pipeline is not
+ * counted), ranks could disagree about the batches after a lost range. */
 static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o)
 {
     return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
@@ -178,7 +182,7 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
     if ((r = check_sources(l->compiled, err)) < 0 || (r = check_service(o.service, err)) < 0 ||
         (r = check_guarantee(l->compiled, &o, err)) < 0 ||
         (r = open_producer(l->compiled, &o, &io, state, &producer, err)) < 0 ||
-        (r = cw_local_over(l, producer, &io, state, err)) < 0)
+        (r = cw_local_over(l, producer, &io, state, err)) < 0) /* frees the producer on failure */
         return r;
     l->remote = producer;
     return 0;

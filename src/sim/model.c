@@ -1,3 +1,5 @@
+/* The simulator's model of a job: computes the cost of a batch from the job's stages or table, and the time
+ * between batches for given workers, bandwidths and client. */
 #include "sim/model.h"
 
 #include "base/macro.h"
@@ -40,8 +42,9 @@ static double model_transfer_s(double bytes, double bytes_per_s)
     return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
 }
 
-/* Returns the workers of all pools as workers of the first pool. Sets ret_speeds to the speed of each pool,
- * for tables. */
+/* Returns the workers of all pools together, with their speed in workers of the first pool. Sets ret_speeds
+ * to the speed of each pool in workers of that pool, as tables of seconds per batch (cw_sim_table_s) need it.
+ */
 static struct cw_sim_workers model_together(const struct cw_workload *w, const struct cw_sim_workers *workers,
                                             double *ret_speeds)
 {
@@ -63,6 +66,7 @@ static void model_divide(const struct cw_workload *w, const struct cw_sim_worker
         if (!(speed > 0))
             continue;
         c->part[i] = speed / all->speed;
+        /* the average speed of a worker of any pool / that of a worker of this pool */
         c->slower[i] = all->speed / all->running / (speed / workers[i].running);
     }
 }
@@ -74,14 +78,15 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
                                            double cached, bool write_waits)
 {
     struct cw_sim_conditions c = {.step_s = phase->client_step_s};
-    /* cpu_s: of a worker of the first pool at normal speed */
+    /* In seconds per batch. supply: the time in which the service makes a batch. cpu_s: the computing time of
+     * a batch on one worker of the first pool at normal speed. */
     double supply, cpu_s, speeds[CW_POLICY_POOLS];
     double to_write = cache_point >= 0 ? (1 - cached) * costs->bytes[cache_point] : 0,
            slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;
     const struct cw_sim_workers all = model_together(w, workers, speeds);
     if (!(all.speed > 0)) {
         c.interval_s = CW_SIM_NEVER_S;
-        c.supplied = true;
+        c.supplied = true; /* the client waits for its input, as below */
         return c;
     }
     if (job->table) {
@@ -100,7 +105,7 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
         if (write_waits)
             supply = CW_MAX(supply, model_transfer_s(to_write, phase->write_bytes_per_s));
     }
-    c.supplied = supply > c.step_s;
+    c.supplied = supply > c.step_s; /* the supply, not the client's step, limits the speed */
     c.interval_s = CW_MAX(CW_MAX(supply, c.step_s), LEAST_S);
     c.compute_s = cpu_s * all.running / all.speed;
     c.busy = CW_MIN(1, c.compute_s / (all.running * c.interval_s));

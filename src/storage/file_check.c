@@ -27,8 +27,11 @@ uint64_t cw_file_stamp(const struct cw_file *f)
 bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly)
 {
     struct cw_stat now, was = f->was;
+    /* Strictly: the change time must be that of the index. Otherwise a later one is accepted, too, if the
+     * content was compared at that time and was the same. */
     if (!strictly)
         was.ctime_ns = atomic_load_explicit(&f->ctime_ns, memory_order_relaxed);
+    /* this turn (in practice: this epoch) has already found the file unchanged; 0 stands for no turn */
     if (atomic_load_explicit(&f->looked_at, memory_order_relaxed) == turn + 1)
         return true;
     if (cw_stat(f->path, &now, NULL) < 0 || !cw_stat_same(&now, &was))
@@ -68,7 +71,7 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
     if (r == 0 && same)
         atomic_store(&f->ctime_ns, cw_timespec_ns(&s.st_ctim));
     cw_file_free(again);
-    /* damaged content has changed, because the file was not damaged when it was indexed */
+    /* CW_E_DATA: the content is damaged. It was not damaged when the file was indexed, so it has changed. */
     if (r == CW_E_DATA || (r == 0 && !same))
         return cw_error_set(err, CW_E_DATA,
                             "%s: changed since it was indexed: its content differs, although its size "
@@ -96,7 +99,7 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
              cw_timespec_ns(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
         r = !f->same ? check_other_time(f, "change time (ctime: of content, name or permissions)",
                                         f->was.ctime_ns, &s.st_ctim, err)
-            : nowait ? 1
+            : nowait ? 1 /* comparing the content would have to read the file */
                      : check_content(f, fd, err);
     if (r < 0)
         cw_error_file(err, f->path);

@@ -73,7 +73,7 @@ struct cw_node {
     struct cw_node *first, *sibling; /* operands */
     enum cw_node_kind kind;
     enum cw_xop op;      /* unary, binary, call */
-    enum cw_xop before;  /* operand of a chained comparison: the operator before this operand */
+    enum cw_xop before;  /* operand of a comparison (a < b <= c), not the first: the operator before it */
     enum cw_dtype dtype; /* cast */
     unsigned n_operands, height;
     size_t at;       /* offset in the text */
@@ -92,7 +92,8 @@ struct cw_tree {
  * *ret holds nothing. */
 int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err) _must_check_;
 void cw_tree_deinit(struct cw_tree *t);
-/* CW_E_PIPELINE: "<reason> (character 12: label % >>>== 0)". */
+/* Sets err to CW_E_PIPELINE and returns it. The message is the reason (fmt) and the text around character
+ * `at`, with >>> before that character: "<reason> (character 9: label % >>>== 0)". */
 int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, const char *fmt, ...)
     _printf_(4, 5);
 
@@ -121,8 +122,8 @@ struct cw_reg {
     enum cw_reg_kind kind;
     enum cw_level level;
     struct cw_type type;  /* as far as it is known at compile time */
-    unsigned port;        /* load: the port that it reads */
-    uint64_t constant[4]; /* a value, or a struct cw_divisor */
+    unsigned port;        /* CW_REG_LOAD: index of the operator's input whose column is loaded */
+    uint64_t constant[4]; /* CW_REG_CONSTANT: a value, or a struct cw_divisor */
 };
 
 enum cw_instr_kind {
@@ -149,8 +150,10 @@ struct cw_instr {
     enum cw_dtype dtype; /* in which the kernel computes; convert: the source dtype */
     enum cw_level level; /* of the result */
     cw_kernel kernel;
-    unsigned dst, a, b, c; /* registers; column instructions: a, b are ports */
-    const char *string;    /* bytes_equal: the literal to compare with, if there is one */
+    /* Indexes of registers. In CW_I_COLUMN_LENGTH and CW_I_BYTES_EQUAL, which read columns of bytes or arrays
+     * directly, a and b are indexes of the operator's inputs (ports). */
+    unsigned dst, a, b, c;
+    const char *string; /* bytes_equal: the literal to compare with, if there is one */
     size_t string_length;
 };
 
@@ -170,15 +173,15 @@ struct cw_expr {
     bool canonical_nan; /* the result is floating and computed, so its NaNs are made canonical */
 };
 
-/* A divisor that is known at compile time. Division by it is a multiplication, exact for all dividends, and
- * floored. */
+/* A divisor that is a constant of the expression. The kernels replace the division by a multiplication with
+ * `magic` and a shift. The quotient is exact for all dividends, and rounded down. */
 struct cw_divisor {
     uint64_t magic;
     int64_t value;
     uint32_t shift;
 };
-/* d is at least 3 and not a power of two. unsigned64: dividends are uint64; otherwise they have at most 63
- * bits and a sign. */
+/* d is at least 3 and not a power of two. unsigned64: the dividends are uint64. Otherwise they are of a
+ * smaller unsigned type or of a signed type, so that they have at most 63 bits besides the sign. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);
 
 /* ---- kernels (expr_kernels.c, expr_math.c) ---- */

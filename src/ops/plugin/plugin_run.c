@@ -1,5 +1,6 @@
-/* Runs an operator of a plug-in, element by element. If `run` does not keep to the operator's declaration,
- * the element fails, as it does with the operator's own errors. Only lack of memory ends the whole run. */
+/* Runs an operator of a plug-in: calls the plug-in's function `run` for each element of a block. An element
+ * fails if `run` returns an error for it, or does not keep to the operator's declaration. Only lack of memory
+ * ends the whole iteration. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,13 +8,13 @@
 #include "ops/plugin/plugin_impl.h"
 
 struct running {
-    struct cachew_row face; /* first: the plug-in gets a pointer to it */
+    struct cachew_row face; /* what the plug-in sees; the first member, so plugin_run_of can cast back */
     const struct cw_op *op;
     const struct cw_plugin_bound *bound;
     struct cw_block *block;
     size_t row;
     uint64_t written; /* outputs of this element that `run` has written: bit i for output i */
-    int status;       /* < 0: out of memory, err is set */
+    int status;       /* < 0: an allocation failed (CW_E_MEMORY or CW_E_BUDGET), and err says why; else 0 */
     void *scratch;
     size_t scratch_size;
     struct cw_error *err;
@@ -29,6 +30,7 @@ static struct running *plugin_run_of(struct cachew_row *row)
 
 #define fail_element(x, ...) cw_block_fail((x)->block, (x)->row, (x)->op->desc->name, __VA_ARGS__)
 
+/* Notes that an allocation failed, which ends the iteration. Returns NULL, for the plug-in. */
 static void *plugin_run_no_memory(struct running *x)
 {
     x->status = x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
@@ -190,7 +192,7 @@ static void plugin_run_set_inputs(struct running *x)
     }
 }
 
-/* Sets the element's status from the result of `run`. < 0: ends the run. */
+/* Sets the element's status from the result of `run`. < 0: memory is exhausted, and the iteration ends. */
 static int plugin_run_settle(struct running *x, int result)
 {
     uint8_t *status = &x->block->status[x->row];

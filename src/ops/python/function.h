@@ -12,14 +12,15 @@
 #define CW_FUNCTION_CHECK_ONE_IN 1000
 
 struct cw_function {
-    struct cw_host_function host;  /* without `cancelled`, which each call takes from its block */
+    struct cw_host_function host;  /* `cancelled` is not set: each call has its own (cw_function_call) */
     struct cw_exchange_column *in; /* the inputs, in byte order of their names; owned by the op */
     unsigned n_in;
     const char *name; /* of the function, for messages */
     bool rng, deterministic;
 };
 
-/* The attributes that all these operators have; the operator's own attributes and a {0} follow them. */
+/* The attributes that all these operators have; the operator's own attributes and a {0} follow them. effort:
+ * the attribute does not change results, so it is not part of a pipeline's fingerprint. */
 #define CW_FUNCTION_ATTRS \
     {.name = "function", \
      .kind = CW_ATTR_FUNCTION, \
@@ -58,10 +59,10 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) 
 /* cw_op_desc.free_state */
 void cw_function_free(void *state);
 
-/* One request to a host process. Embedded as the first member of the caller's own struct, in which write and
- * take find their arguments. */
+/* One request to a host process. It is the first member of a struct of the caller. The functions write and
+ * take cast their argument c to that struct, which holds what they need. */
 struct cw_function_call {
-    struct cw_host_function host; /* with `cancelled` */
+    struct cw_host_function host; /* `cancelled` is set by the caller, for this call */
     size_t size;                  /* of the request, in bytes */
     /* writes the request to `to`, `size` bytes */
     void (*write)(const struct cw_function_call *c, uint8_t *to);
@@ -75,9 +76,10 @@ struct cw_function_call {
  * released. */
 int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death,
                      struct cw_error *err) _must_check_;
-/* Repeats cw_function_call, in a fresh host each time, until a host answers. tries: deaths so far, including
- * earlier ones of the same request. Returns 1 if hosts died too often; ret_why is then "its host process ...
- * (n attempts)". CW_E_MEMORY: hosts were killed from outside too often. */
+/* Repeats cw_function_call, in a fresh host each time, until a host answers. tries: the number of hosts that
+ * died during this request, before the call; hosts that die during the call are added. Returns 1 if hosts
+ * died too often; ret_why is then "its host process ... (n attempts)". CW_E_MEMORY: hosts were killed from
+ * outside too often. */
 int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries,
                        char ret_why[500], struct cw_error *err) _must_check_;
 
