@@ -184,7 +184,7 @@ def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daem
     assert (
         f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; it is killed" in service.err
     )
-    assert 'pool "local" is away' in service.err
+    assert 'the provisioner of pool "local" lost its connection' in service.err
     assert service.end() == 0
 
 
@@ -447,7 +447,7 @@ def test_pools_without_a_name_of_their_own_are_refused():
 )
 def test_an_option_that_means_nothing_without_autoscale_is_refused(option, value):
     """All but the policy were passed over."""
-    assert f"--{option} without --autoscale: expected both" in refused("up", f"--{option}", value)
+    assert f"--{option} needs --autoscale: expected both" in refused("up", f"--{option}", value)
     if option in ("objective", "price-client", "price-worker"):
         assert f"--{option} without --policy: expected both" in refused("dispatcher", f"--{option}", value)
 
