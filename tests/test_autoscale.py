@@ -449,7 +449,7 @@ def test_an_option_that_means_nothing_without_autoscale_is_refused(option, value
     """All but the policy were passed over."""
     assert f"--{option} needs --autoscale: expected both" in refused("up", f"--{option}", value)
     if option in ("objective", "price-client", "price-worker"):
-        assert f"--{option} without --policy: expected both" in refused("dispatcher", f"--{option}", value)
+        assert f"--{option} needs --policy: expected both" in refused("dispatcher", f"--{option}", value)
 
 
 def test_a_fixed_number_of_workers_that_can_not_be_is_refused():

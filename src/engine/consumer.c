@@ -276,7 +276,7 @@ static int call_wait(struct cw_runner *r, struct cw_assembly *a, uint64_t deadli
     while (status == 0 && !cw_batch_call_over(a))
         status = deadline_ns == CW_AT_ONCE
                      ? 2
-                     : cw_sched_wait(r, deadline_ns, "what map_batches makes of the next batch", err);
+                     : cw_sched_wait(r, deadline_ns, "the next batch from map_batches", err);
     if (status == 0)
         cw_batch_call_count(a, r->profile.ops);
     return status;

@@ -37,7 +37,7 @@ def test_iterators_read_what_others_kept(tmp_path):
     [
         ({"cache": 3}, "auto, off, or the number of a cache point: 0 to 0"),
         ({"cache": -1}, "the number of a cache point, from 0"),
-        ({"cache_bytes": "lots"}, "bytes, at least 1, as"),
+        ({"cache_bytes": "lots"}, "bytes, at least 1, such as"),
         ({"cache": "first"}, '"auto", "off"'),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_cache_over_arrays_that_were_written_to_says_so(memory, tmp_path):
     data = np.ones((100, WIDE), np.uint8)
     ds = make(data).cache().batch(10)
     data[7, 3] = 2
-    with pytest.raises(cachew.DataError, match='"x" was written to after the data set was made.*anew'):
+    with pytest.raises(cachew.DataError, match='"x" was written to after the data set was made.*again'):
         ds.iterator(cache_dir=tmp_path / "cache")
     assert sum(len(b["x"]) for b in ds) == 100  # without a cache values are those that are there
     assert sum(len(b["x"]) for b in ds.iterator(cache_dir=tmp_path / "cache", cache="off")) == 100

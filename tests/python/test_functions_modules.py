@@ -197,7 +197,7 @@ edit("later", "1", "2")
 try:
     ds.peek()
 except cachew.PipelineError as error:
-    assert "the module later, which it imports when it runs" in str(error), error
+    assert "the module later, which the function imports when it runs" in str(error), error
 else:
     raise AssertionError("no error")
 """)
