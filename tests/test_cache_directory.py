@@ -276,9 +276,8 @@ def test_removing_leaves_a_set_with_something_of_somebody_else(kept):
     cache, _ = kept
     (the_set(cache) / "notes.txt").write_text("mine")
     before = content(the_set(cache))
-    assert (
-        "notes.txt: is not a file of a cache" in cachew("cache", "rm", cache, "--all", code=1)[0]["error"]["message"]
-    )
+    error = cachew("cache", "rm", cache, "--all", code=1)[0]["error"]
+    assert "notes.txt: is not a file of a cache" in error["message"]
     assert content(the_set(cache)) == before
 
 

@@ -124,9 +124,12 @@ class Function:
         loading = True
         try:
             if spec["modules"]:
-                from cachew._places import adopt  # only here: it loads the whole package
+                from cachew._places import Differs, adopt  # only here: it loads the whole package
 
-                adopt(spec["modules"])
+                try:
+                    adopt(spec["modules"])
+                except Differs as error:
+                    raise Wrong(str(error)) from None
             self.function = pickle.loads(base64.b64decode(spec["payload"]))
         finally:
             loading = False
