@@ -116,7 +116,7 @@ static bool call_read_options(PyObject *tuple, struct cachew_options *ret, PyObj
                               PyObject **ret_cache)
 {
     struct cachew_options o = CACHEW_OPTIONS_INIT;
-    _Static_assert(sizeof(long) == sizeof(int64_t), "formats l and k");
+    _Static_assert(sizeof(long) == sizeof(int64_t), "the formats l and k are 64-bit numbers");
     if (!PyArg_ParseTuple(tuple, "lllIkIIpzO&zzzzdzzzzzO&zk:options", &o.seed, &o.epochs, &o.first_epoch,
                           &o.threads, &o.memory, &o.rank, &o.world_size, &o.optimize, &o.state, optional_path,
                           ret_index, &o.service, &o.job, &o.token, &o.transport, &o.open_timeout_s, &o.order,

@@ -26,10 +26,10 @@ int cw_socket_accept(int fd, struct sockaddr_storage *peer, socklen_t *size);
  * not visible here. */
 int cw_socket_peer_process(int fd);
 
-/* Both return the number of bytes, or -errno; cw_socket_receive returns 0 if the peer closed. Interrupted
- * calls are repeated. */
+/* cw_socket_send and cw_socket_receive return the number of bytes, or -errno; cw_socket_receive returns 0 if
+ * the peer closed. Interrupted calls are repeated. */
 ssize_t cw_socket_send(int fd, struct iovec *pieces, size_t n, const int *fds, size_t n_fds);
 /* fds: an array of CW_FRAME_FDS for received file descriptors; NULL: none are expected. -EMSGSIZE: more came
- * than fit, and all were closed. If this process may open no more descriptors, all received ones are lost,
- * and *n_fds is 0. */
+ * than fit, and all were closed. If this process may open no more descriptors, the bytes are received all
+ * the same, but the descriptors are lost: *n_fds is 0. */
 ssize_t cw_socket_receive(int fd, struct iovec *pieces, size_t n, int *fds, size_t *n_fds);

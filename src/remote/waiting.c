@@ -85,8 +85,9 @@ static void waiting_note(struct remote *r, const struct epoch_position *at, cons
 
 void cw_waiting_done(struct waiting *w)
 {
-    if (w->this_ns < NOTE_FIRST_NS) /* after a long wait, the next one may be as long: then do not send a note
-                                       after 5 s each time */
+    /* After a short wait, the time until the first note begins anew. After a long one it does not, because
+     * the next wait may be as long, and would give a note again after NOTE_FIRST_NS each time. */
+    if (w->this_ns < NOTE_FIRST_NS)
         w->note_ns = 0;
     w->this_ns = 0;
 }

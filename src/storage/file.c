@@ -21,7 +21,7 @@
 /* Enough for the files that concurrent reads use at a time, and far below the usual limit of 1,024 open
  * files. */
 #define MAX_OPEN 256
-/* A read of at least this many bytes is announced to the kernel as a whole, because the kernel's read-ahead
+/* A read of more bytes than this is announced to the kernel as a whole, because the kernel's read-ahead
  * usually covers only 128 KiB. */
 #define ADVISE_BYTES ((size_t)256 << 10)
 
