@@ -17,7 +17,7 @@
  * because epochs may be short. */
 #define SAMPLE_EVERY 256
 #define SAMPLE_FIRST 31
-/* With `detail` samples are more frequent, because more is to be measured. */
+/* With the option `detail`, the run measures more quantities, and samples more often. */
 #define SAMPLE_DETAIL 32
 #define SAMPLE_DETAIL_FIRST 3
 

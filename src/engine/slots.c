@@ -112,7 +112,8 @@ static void entry_set_limits(const struct cw_runner *r, const struct block *b, s
 }
 
 /* Returns the entry before the record of row idx[at], where a batch begins; the block's rows before it have
- * passed the point. e->skip has the arrived elements for now (see entry_set_skip). NULL: out of memory. */
+ * passed the point. e->skip has the number of elements that arrived, from which the caller makes the skip by
+ * entry_set_skip. NULL: out of memory. */
 static struct cw_entry *slots_entry_before(const struct cw_runner *r, const struct block *b, size_t at)
 {
     struct cw_entry *e = cw_entry_new(r->compiled);

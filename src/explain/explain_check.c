@@ -154,7 +154,7 @@ static int trial_pass(struct trial *t, struct cw_error *err)
 }
 
 /* Fills the cache, and then reads it once. Written data bypass the page cache, so the first epoch that reads
- * them is slower than later ones, which are to be measured. */
+ * them is slower than later ones. The trial measures the later ones. */
 static int trial_fill_cache(struct trial *t, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};

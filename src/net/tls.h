@@ -42,7 +42,7 @@ ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size
 /* Returns why TLS failed; status 0: it did not fail. */
 const struct cw_error *cw_tls_why(const struct cw_tls_stream *s);
 /* Returns whether the socket must become writable before a call that returned -EAGAIN is repeated. sends:
- * cw_tls_send is to be repeated, too. */
+ * the caller has a cw_tls_send to repeat as well as a cw_tls_receive. */
 bool cw_tls_wants_writable(const struct cw_tls_stream *s, bool sends);
 /* Returns whether cw_tls_receive has bytes, an end or a failure to report although the socket is not
  * readable. */

@@ -201,7 +201,7 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
     if (other && worth && m->plan.decisions < most)
         auto_choose(m, &o, &best,
                     &(struct cw_auto_reason){why, &seems,
-                                             trial > 0 ? "the chosen number is to be measured first"
+                                             trial > 0 ? "the chosen number of workers is measured first"
                                                        : "the speed of that many workers was never measured"},
                     now_s, d);
     else if (!predicted)

@@ -42,6 +42,6 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
 /* Returns a capacity to try because the points do not show the shape of the curve; 0: none. */
 double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *believed,
                               const struct cw_alternative *stay, double error);
-/* Returns the capacity of one worker fewer, if that may be enough and is to be tried; 0: not. */
+/* Returns the capacity of one worker fewer, if that may be enough and should be tried; else 0. */
 double cw_auto_belief_fewer(const struct cw_auto *m, const struct cw_outlook *o,
                             const struct cw_alternative *stay, double error);

@@ -32,7 +32,7 @@ struct cw_cache_variant_stats {
 
 struct cw_cache_stats {
     int32_t cache_point; /* in use, as in the message Prepare */
-    size_t n;            /* variants; less than 2: nothing is to be decided */
+    size_t n;            /* variants; less than 2: there is no choice */
     /* the first: no cache point; then the usable cache points, in the order of their numbers */
     struct cw_cache_variant_stats variants[CW_CACHE_VARIANTS];
 };

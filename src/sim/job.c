@@ -65,7 +65,7 @@ static void job_measure(struct cw_sim_played *p, const struct cw_sim_conditions 
         cw_mean_merge(&p->window.compute[i], &compute);
     }
     p->window.busy_s += seconds * c->busy;
-    p->window.queue += seconds * (c->supplied ? 0 : PREFETCHED * (1 - c->busy));
+    p->window.queue += seconds * (c->starved ? 0 : PREFETCHED * (1 - c->busy));
     p->out->waited_s += n * (stretch->interval_s - stretch->step_s);
 }
 
@@ -131,8 +131,8 @@ static struct stretch job_draw(struct cw_sim_played *p, const struct cw_sim_cond
     }
     struct stretch stretch = {.interval_s = c->interval_s * factor};
     /* prefetched batches cover for a late batch, so only means matter */
-    stretch.step_s = c->supplied ? c->step_s * step : stretch.interval_s;
-    stretch.compute_s = c->compute_s * (c->supplied ? factor : step);
+    stretch.step_s = c->starved ? c->step_s * step : stretch.interval_s;
+    stretch.compute_s = c->compute_s * (c->starved ? factor : step);
     stretch.batches = seconds / stretch.interval_s;
     if (noise > 0 && singly)
         stretch.batches = CW_MIN(stretch.batches, p->batch.left);

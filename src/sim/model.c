@@ -86,7 +86,7 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
     const struct cw_sim_workers all = model_together(w, workers, speeds);
     if (!(all.speed > 0)) {
         c.interval_s = CW_SIM_NEVER_S;
-        c.supplied = true; /* the client waits for its input, as below */
+        c.starved = true; /* the client waits for its input, as below */
         return c;
     }
     if (job->table) {
@@ -105,7 +105,7 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
         if (write_waits)
             supply = CW_MAX(supply, model_transfer_s(to_write, phase->write_bytes_per_s));
     }
-    c.supplied = supply > c.step_s; /* the supply, not the client's step, limits the speed */
+    c.starved = supply > c.step_s; /* the supply, not the client's step, limits the speed */
     c.interval_s = CW_MAX(CW_MAX(supply, c.step_s), LEAST_S);
     c.compute_s = cpu_s * all.running / all.speed;
     c.busy = CW_MIN(1, c.compute_s / (all.running * c.interval_s));

@@ -16,7 +16,7 @@ struct cw_sim_conditions {
     /* by pool: its part of the batches; a worker's computing time per batch relative to compute_s */
     double part[CW_POLICY_POOLS], slower[CW_POLICY_POOLS];
     double written; /* part of the elements computed up to the cache point that the cache can write */
-    bool supplied;  /* the input is slower than the client */
+    bool starved;   /* the client waits for its input, which is slower than its step */
 };
 
 /* Computes the costs of a job's model; all zeros for a job with a table. */

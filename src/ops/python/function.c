@@ -156,7 +156,8 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
             break;
         }
         json_array_append_new(inputs, function_component_json(name, &type));
-        f->in[f->n_in++].value = (unsigned)port; /* the port, for now: replaced below when all ports exist */
+        /* a port number; replaced below by the port's type and value number, once all ports exist */
+        f->in[f->n_in++].value = (unsigned)port;
     }
     for (unsigned i = 0; i < f->n_in; i++) {
         const struct cw_port *port = &op->in[f->in[i].value];
