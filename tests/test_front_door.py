@@ -172,3 +172,17 @@ def test_an_interrupted_step_ends_all_that_it_started(tmp_path):
             or not Path(f"/proc/{int(pid.read_text())}/cmdline").read_bytes()
         )
     )
+
+
+@pytest.mark.parametrize("check", ["layers", "structure", "words"])
+def test_the_checks_of_the_sources_need_no_other_program(check, tmp_path):
+    """A fresh machine has no git. `lint` must pass there, too."""
+    ran = subprocess.run(
+        [sys.executable, ROOT / "tools" / f"check_{check}.py"],
+        env={**os.environ, "PATH": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr

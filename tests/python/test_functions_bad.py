@@ -575,7 +575,6 @@ def test_the_time_limit_is_of_one_call_where_two_are_compared():
     raise AssertionError("the limit is of both calls together, or a call of 32 s took 51 s each time")
 
 
-@pytest.mark.skipif("CACHEW_SANITIZED" in os.environ, reason="AddressSanitizer keeps freed memory")
 def test_many_iterators_leave_one_copy_of_a_function():
     items = [{"value": i, "b": b"x" * 100000} for i in range(50)]
     ds = Dataset.sequence(items, outputs={"value": "int64", "b": "bytes"}).batch(10)

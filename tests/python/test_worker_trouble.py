@@ -21,8 +21,6 @@ import cachew
 from cachew import Dataset
 
 MIB = 1 << 20
-SANITIZED = "CACHEW_SANITIZED" in os.environ
-UNSANITIZED = pytest.mark.skipif(SANITIZED, reason="AddressSanitizer takes memory of its own")
 
 
 class Service:
@@ -132,7 +130,6 @@ def large(count):
     return Dataset.synthetic(count=2 * count, shape=(64, 1024), dtype="uint8").shuffle().batch(2)
 
 
-@UNSANITIZED
 def test_a_worker_with_32m_lives_in_a_container_of_64_mb(service):
     """As docs/running-a-service.md has it. Four clients take little and keep that; one keeps all of 1,000
     batches.
@@ -153,7 +150,6 @@ def test_a_worker_with_32m_lives_in_a_container_of_64_mb(service):
         container.end()
 
 
-@UNSANITIZED
 @pytest.mark.large
 @pytest.mark.parametrize("transport", ["shm", "unix", "tcp"])
 def test_the_memory_of_a_worker_with_16_clients(service, transport):
