@@ -659,6 +659,46 @@ def test_says_what_the_machine_gave(tmp_path):
     assert memory["chosen"]["memory_bytes"] == memory["alternatives"][0]["memory_bytes"] == half
 
 
+LAUNCHERS = {
+    "torchrun": ({"LOCAL_WORLD_SIZE": "4"}, "LOCAL_WORLD_SIZE", 4),
+    "Open MPI": ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "OMPI_COMM_WORLD_LOCAL_SIZE", 2),
+    "MPICH": ({"MPI_LOCALNRANKS": "8"}, "MPI_LOCALNRANKS", 8),
+    "srun, node 0": (
+        {"SLURM_STEP_TASKS_PER_NODE": "4(x2),3", "SLURM_NODEID": "0", "SLURM_CPUS_ON_NODE": "64"},
+        "SLURM_STEP_TASKS_PER_NODE",
+        4,
+    ),
+    "srun, node 2": (
+        {"SLURM_STEP_TASKS_PER_NODE": "4(x2),3", "SLURM_NODEID": "2", "SLURM_CPUS_ON_NODE": "3"},
+        "SLURM_STEP_TASKS_PER_NODE",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_of_a_host_share_it(tmp_path, launcher):
+    env, variable, ranks = LAUNCHERS[launcher]
+    pipeline = write(tmp_path / "p.json", range_chain(1000, BATCH))
+    ran = cachew("run", pipeline, "--json", env=env)
+    assert ran.code == 0, ran.err
+    threads, memory = (tuned(ran.json["tuning"], what) for what in ("threads", "memory_bytes"))
+    assert threads["seen"][variable] == memory["seen"][variable] == ranks
+    cpus = int(env.get("SLURM_CPUS_ON_NODE", threads["seen"]["cpus"]))
+    assert threads["chosen"]["threads"] == max(min(cpus // ranks, threads["seen"]["cpus"]), 1)
+    part = memory["seen"]["memory_total_bytes"] / 2 / ranks
+    assert memory["chosen"]["memory_bytes"] == pytest.approx(part, rel=1e-7)
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "many", "4 5", "100000", "99999999999999999999"])
+def test_an_odd_number_of_ranks_is_ignored(tmp_path, value):
+    pipeline = write(tmp_path / "p.json", range_chain(1000, BATCH))
+    env = {"LOCAL_WORLD_SIZE": value, "SLURM_STEP_TASKS_PER_NODE": value, "SLURM_NODEID": value}
+    ran = cachew("run", pipeline, "--json", env=env)
+    assert ran.code == 0, ran.err
+    assert set(tuned(ran.json["tuning"], "threads")["seen"]) == {"cpus"}
+
+
 def test_says_that_files_are_not_in_memory(tmp_path, throttled):
     (tmp_path / "lines.txt").write_bytes((b"x" * 1000 + b"\n") * 3000)
     throttled(1e7)

@@ -1,8 +1,10 @@
 """Sources of files with many records each, black box: what a run gives, and what it says of bad input."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import tarfile
 
 import numpy as np
@@ -101,6 +103,26 @@ def test_text_in_a_gzip_file_cut_off(tmp_path):
     (tmp_path / "a.gz").write_bytes(packed[:-20])
     error = failed(write(tmp_path / "p.json", [{"op": "text", "files": "a.gz"}, BATCH]), 1)
     assert error["kind"] == "data" and error["file"].endswith("a.gz")
+
+
+@pytest.mark.parametrize("source", ["text", "jsonl", "tar", "tfrecord"])
+@pytest.mark.parametrize(
+    ("codec", "data"),
+    [
+        ("zstd", b"\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00line\n"),
+        ("bzip2", bz2.compress(b"line\n" * 10)),
+        ("xz", lzma.compress(b"line\n" * 10)),
+        ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7line\n"),
+        ("zip", b"PK\x03\x04\x14\x00\x00\x00line\n"),
+    ],
+)
+def test_a_compression_that_can_not_be_read_is_named(tmp_path, source, codec, data):
+    """Once, the bytes of such a file were read as lines of text."""
+    (tmp_path / "a.data").write_bytes(data)
+    more = {"jsonl": {"features": {"id": "int64"}}, "tar": {"components": {"bin": "bytes"}}}.get(source, {})
+    error = failed(write(tmp_path / "p.json", [{"op": source, "files": "a.data", **more}, BATCH]), 1)
+    assert error["kind"] == "data" and error["file"].endswith("a.data")
+    assert f"compressed with {codec}, which can't be read" in error["message"]
 
 
 def test_text_file_that_changes_is_indexed_again(tmp_path):

@@ -68,11 +68,12 @@ def read_table() -> None:
     for entry in json.loads(_core.operators_json())["ops"]:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
-            # Operators gets no method for an operator whose method is written by hand in Functions or
-            # InMemory. The exception is `filter`: Functions.filter calls Operators.filter for an expression.
+            # Operators gets no method for an operator for tests (see Dataset._for_tests), nor for one whose
+            # method is written by hand in Functions or InMemory. The exception is `filter`: Functions.filter calls Operators.filter for an expression.
             by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
             if (
                 not op.takes_function
+                and not op.for_tests
                 and (op.name == "filter" or not by_hand)
                 and not hasattr(Operators, op.name)
             ):

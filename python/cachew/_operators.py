@@ -51,6 +51,7 @@ class Operator:
         self.doc: str = entry.get("doc", "")
         self.hint: str = entry.get("hint", "")
         self.random: bool = entry["random"]
+        self.for_tests: bool = entry.get("for_tests", False)
         self.attributes = {a.name: a for a in map(Attribute, entry["attributes"])}
         self.required = [a.name for a in self.attributes.values() if a.required]
         self.positional = self.required or list(self.attributes)[:1]

@@ -18,9 +18,11 @@ from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, value_of
 from cachew._options import (
+    ENDLESS,
     Path,
     ServiceOptions,
     State,
+    integer,
     make_options,
     seconds,
     with_cache,
@@ -49,13 +51,14 @@ class Dataset(Functions, InMemory, Operators):
     in this process.
     """
 
-    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole")
+    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole", "_epoch")
 
     _nodes: tuple[Node, ...]  # the chain: one JSON object per operator
     _head: dict[str, Any]  # settings of the whole pipeline: on_error, defaults
     _base_dir: str  # absolute; relative paths in _nodes are relative to it
     _pipeline: _core.Pipeline  # for checks and types; it lacks large pickles of functions
     _whole: _core.Pipeline | None  # the pipeline that can run; None: `_runnable` has yet to make it
+    _epoch: int  # see `epoch`; not part of the value
 
     def __init__(self) -> None:
         raise TypeError(
@@ -73,6 +76,7 @@ class Dataset(Functions, InMemory, Operators):
         light = without_payloads(self._nodes)
         object.__setattr__(self, "_pipeline", _core.Pipeline(_json(light or self._nodes, head), base_dir))
         object.__setattr__(self, "_whole", None if light else self._pipeline)
+        object.__setattr__(self, "_epoch", 0)
         return self
 
     def _runnable(self) -> _core.Pipeline:
@@ -112,6 +116,10 @@ class Dataset(Functions, InMemory, Operators):
 
     def _with_function(self, op: str, attributes: Mapping[str, Any]) -> Dataset:
         return self._append(TABLE[op], attributes)
+
+    def _for_tests(self, op: str, *args: Any, **attributes: Any) -> Dataset:
+        """Appends one of the operators that only tests need: `delay`, `fail`, `count`."""
+        return self._append(TABLE[op], TABLE[op].arguments(args, attributes))
 
     def on_error(self, action: str) -> Dataset:
         """Sets what happens when a record can't be computed: "raise" (default) ends the iteration, "skip"
@@ -196,7 +204,8 @@ class Dataset(Functions, InMemory, Operators):
         return hash((self.to_json(), self._base_dir))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{name} can't be set: datasets are immutable; their methods give new ones")
+        instead = "call set_epoch()" if name == "epoch" else "datasets are immutable; their methods give new ones"
+        raise AttributeError(f"{name} can't be set: {instead}")
 
     if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept misspelt methods
 
@@ -211,12 +220,21 @@ class Dataset(Functions, InMemory, Operators):
                 read_table()
                 if name in TABLE:
                     return getattr(self, name)
+            if name in TABLE and TABLE[name].for_tests:
+                raise AttributeError(
+                    f"a dataset has no method {name}: the operator {name} is for tests; a pipeline file may "
+                    "have it, and Dataset.from_json reads it"
+                )
             if name in TABLE:
                 raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
             raise AttributeError(
                 f"a dataset has no method "
                 f"{name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}"
             )
+
+    def __dir__(self) -> list[str]:
+        """The methods of a dataset: without the sources, which begin one (Dataset.tfrecord)."""
+        return sorted(n for n in super().__dir__() if n not in TABLE or not TABLE[n].begins)
 
     # ---- what is known beforehand ----
 
@@ -269,6 +287,7 @@ class Dataset(Functions, InMemory, Operators):
         state: State | str | None = None,
         timeout_s: float | None = None,
         first_epoch: int = 0,
+        epoch: int | None = None,
         optimize: bool = True,
         index_dir: Path | None = None,
         cache_dir: Path | None = None,
@@ -299,6 +318,8 @@ class Dataset(Functions, InMemory, Operators):
 
         first_epoch: without a state, the first epoch to run; the last one is `epochs` - 1
 
+        epoch: run this epoch alone; instead of `epochs` and `first_epoch`
+
         optimize: False runs the operators as written; the results are the same
 
         index_dir: directory of the sources' indexes (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
@@ -312,6 +333,11 @@ class Dataset(Functions, InMemory, Operators):
         cache_bytes: limit for the size of cache_dir, in the form of `memory` (default: its present size and
             half of the free disk space)
         """
+        if epoch is not None:
+            if epochs is not None or first_epoch != 0 or state is not None:
+                raise wrong("epoch", epoch, "None with epochs, first_epoch or state")
+            first_epoch = integer("epoch", epoch, 0, ENDLESS - 1)
+            epochs = first_epoch + 1
         options = make_options(
             seed=seed,
             epochs=epochs,
@@ -388,8 +414,26 @@ class Dataset(Functions, InMemory, Operators):
             self, with_sharding(with_service(run, service, **options), sharding), timeout_s
         )
 
+    @property
+    def epoch(self) -> int:
+        """The epoch with which the next `for` loop over this dataset begins: 0 at first, and after each loop
+        the next one. Only loops over the dataset itself count, not `iterator`, `distribute` and `peek`.
+        """
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch with which the next `for` loop over this dataset begins."""
+        object.__setattr__(self, "_epoch", integer("epoch", epoch, 0, ENDLESS - 1))
+
     def __iter__(self) -> DatasetIterator:
-        return self.iterator()
+        """Each `for` loop over the dataset is the next epoch (the next `epochs` of `defaults`), with another
+        order of `shuffle` and other random draws.
+        """
+        begin: int = self._epoch
+        end = min(begin + self._head.get("defaults", {}).get("epochs", 1), ENDLESS)
+        iterator = self.iterator(first_epoch=begin, epochs=end)
+        object.__setattr__(self, "_epoch", min(end, ENDLESS - 1))
+        return iterator
 
     def peek(self) -> Batch:
         """The first batch."""

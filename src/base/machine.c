@@ -1,10 +1,11 @@
-/* Reads CPU and memory limits and use from /proc and cgroups. */
+/* Reads CPU and memory limits and use from /proc and cgroups, and the number of ranks from the environment. */
 #include "base/machine.h"
 
 #include <inttypes.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -96,12 +97,14 @@ static uint64_t cgroup_cfs(const char *dir, const char *file)
     return period && period != UINT64_MAX ? (uint64_t)quota * 1000 / period : UINT64_MAX;
 }
 
-unsigned cw_cpu_budget(void)
+/* Returns the number of CPUs that a process may use by its affinity (0: this process), within the cgroup
+ * limits of this process. */
+static unsigned cpus_of(pid_t pid)
 {
     cpu_set_t set;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned n = online > 0 ? (unsigned)online : 1;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    if (sched_getaffinity(pid, sizeof(set), &set) == 0)
         n = (unsigned)CPU_COUNT(&set);
     uint64_t thousandths = cgroup_least("/sys/fs/cgroup", "", "cpu.max", cgroup_cpu_max);
     thousandths = CW_MIN(thousandths,
@@ -109,6 +112,11 @@ unsigned cw_cpu_budget(void)
     if (thousandths < (uint64_t)n * 1000)
         n = (unsigned)((thousandths + 999) / 1000);
     return CW_MAX(n, 1);
+}
+
+unsigned cw_cpu_budget(void)
+{
+    return cpus_of(0);
 }
 
 /* Returns the smallest value that `parse` gets from the files of the memory controller's limits. */
@@ -122,6 +130,99 @@ uint64_t cw_memory_total(void)
 {
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     return CW_MIN(total, cgroup_least_memory(cgroup_number));
+}
+
+/* ---- ranks on this host ---- */
+
+/* Variables with the number of ranks on this host: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Horovod. */
+static const char *const share_variables[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                              "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+                                              "HOROVOD_LOCAL_SIZE"};
+#define SHARE_SLURM "SLURM_STEP_TASKS_PER_NODE" /* of srun: numbers of nodes 0, 1, ..., such as "4(x2),3" */
+#define SHARE_MOST_RANKS 4096                   /* more are taken as a mistake, and ignored */
+#define SHARE_MOST_ANCESTORS 16
+
+/* Returns the number in an environment variable from 1 to SHARE_MOST_RANKS; 0: there is none. */
+static unsigned share_number(const char *variable)
+{
+    const char *text = getenv(variable);
+    char *end;
+    unsigned long n = text ? strtoul(text, &end, 10) : 0;
+    return n <= SHARE_MOST_RANKS && text && *end == '\0' ? (unsigned)n : 0;
+}
+
+/* Returns the number of tasks of a step on this node by Slurm's list; 0: srun did not start this process. */
+static unsigned share_slurm_tasks(void)
+{
+    const char *list = getenv(SHARE_SLURM), *id = getenv("SLURM_NODEID");
+    unsigned long node = id ? strtoul(id, NULL, 10) : 0;
+    while (list && *list) {
+        char *end;
+        unsigned long tasks = strtoul(list, &end, 10), nodes = 1;
+        if (strncmp(end, "(x", 2) == 0)
+            nodes = strtoul(end + 2, &end, 10);
+        if (node < nodes)
+            return tasks <= SHARE_MOST_RANKS ? (unsigned)tasks : 0;
+        node -= nodes;
+        list = strchr(end, ',');
+        list = list ? list + 1 : NULL;
+    }
+    return 0;
+}
+
+/* Whether the environment with which a process was started has a variable; false also if that can't be read. */
+static bool share_environ_has(long pid, const char *variable)
+{
+    char path[64];
+    char *entry = NULL;
+    size_t size = 0, length = strlen(variable);
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/%ld/environ", pid);
+    _cleanup_(cw_fclosep) FILE *f = fopen(path, "re");
+    while (f && !found && getdelim(&entry, &size, '\0', f) > 0)
+        found = strncmp(entry, variable, length) == 0 && entry[length] == '=';
+    free(entry);
+    return found;
+}
+
+/* Returns the CPUs that the ranks of this host share: those of the launcher, which is the first ancestor that
+ * was started without the variable. The launcher may have bound this rank to fewer. */
+static unsigned share_pool(const char *variable)
+{
+    long pid = getppid();
+    for (int i = 0; pid > 1 && i < SHARE_MOST_ANCESTORS; i++) {
+        if (!share_environ_has(pid, variable))
+            return cpus_of((pid_t)pid);
+        char path[64], line[2048];
+        snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+        const char *p = cw_read_line(path, line, sizeof(line)) == 0 ? strrchr(line, ')') : NULL;
+        if (!p || sscanf(p + 1, " %*c %ld", &pid) != 1)
+            break;
+    }
+    return cpus_of(0);
+}
+
+struct cw_share cw_share(void)
+{
+    struct cw_share s = {.ranks = 1};
+    unsigned own = cw_cpu_budget(), pool = own;
+    for (size_t i = 0; i < CW_COUNT_OF(share_variables) && !s.variable; i++) {
+        unsigned n = share_number(share_variables[i]);
+        if (n)
+            s = (struct cw_share){.ranks = n, .variable = share_variables[i]};
+    }
+    if (s.variable) {
+        pool = s.ranks > 1 ? share_pool(s.variable) : own;
+    } else if ((s.ranks = share_slurm_tasks()) != 0) {
+        s.variable = SHARE_SLURM;
+        unsigned on_node = share_number("SLURM_CPUS_ON_NODE");
+        pool = on_node ? on_node : own;
+    } else {
+        s.ranks = 1;
+    }
+    s.cpus = CW_MAX(CW_MIN(own, pool / s.ranks), 1);
+    s.memory = cw_memory_total() / 2 / s.ranks;
+    return s;
 }
 
 /* Returns the number after a name in a file of lines "NAME NUMBER"; 0: there is none. */

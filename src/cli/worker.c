@@ -167,9 +167,10 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
+    struct cw_share share = cw_share();
     *x = (struct worker_run){.o = {.listen = "127.0.0.1:0",
-                                   .threads = cw_cpu_budget(),
-                                   .memory = cw_memory_total() / 2,
+                                   .threads = share.cpus,
+                                   .memory = share.memory,
                                    .max_streams = MAX_STREAMS,
                                    .log = worker_on_log,
                                    .log_arg = &x->log},

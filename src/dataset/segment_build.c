@@ -156,8 +156,15 @@ static int build_choose_codec(const struct cw_segment_input *in, struct cw_file 
     if (r < 0)
         return r;
     *ret = cw_codec_detect(head, n);
-    if (in->format == CW_FORMAT_TFRECORD ? cw_tfrecord_is_header(head, n) : *ret == CW_CODEC_ZLIB)
+    bool header = in->format == CW_FORMAT_TFRECORD && cw_tfrecord_is_header(head, n);
+    if (in->format == CW_FORMAT_TFRECORD ? header : *ret == CW_CODEC_ZLIB)
         *ret = CW_CODEC_PLAIN;
+    const char *unreadable = *ret == CW_CODEC_PLAIN && !header ? cw_codec_unreadable(head, n) : NULL;
+    if (unreadable)
+        return cw_error_at_file(err, CW_E_DATA, cw_file_path(file), 0,
+                                "%s: compressed with %s, which can't be read: decompress it, or compress it "
+                                "with gzip",
+                                cw_file_path(file), unreadable);
     return 0;
 }
 

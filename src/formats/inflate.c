@@ -44,6 +44,33 @@ enum cw_codec cw_codec_detect(const uint8_t *head, size_t size)
     return CW_CODEC_PLAIN;
 }
 
+const char *cw_codec_unreadable(const uint8_t *head, size_t size)
+{
+    static const struct {
+        const char *name;
+        size_t size;
+        uint8_t magic[10];
+    } codecs[] = {
+        {"zstd", 4, {0x28, 0xb5, 0x2f, 0xfd}},
+        {"bzip2", 10, {'B', 'Z', 'h', 0, 0x31, 0x41, 0x59, 0x26, 0x53, 0x59}}, /* [3]: a digit */
+        {"xz", 6, {0xfd, '7', 'z', 'X', 'Z', 0}},
+        {"lz4", 4, {0x04, 0x22, 0x4d, 0x18}},
+        {"zip", 4, {'P', 'K', 3, 4}},
+        {"7-Zip", 6, {'7', 'z', 0xbc, 0xaf, 0x27, 0x1c}},
+    };
+
+    for (size_t i = 0; i < CW_COUNT_OF(codecs); i++) {
+        size_t same = 0;
+        while (same < CW_MIN(size, codecs[i].size) &&
+               (head[same] == codecs[i].magic[same] ||
+                (codecs[i].magic[same] == 0 && head[same] >= '1' && head[same] <= '9')))
+            same++;
+        if (same == codecs[i].size)
+            return codecs[i].name;
+    }
+    return NULL;
+}
+
 static int inflate_window_bits(enum cw_codec codec)
 {
     return codec == CW_CODEC_GZIP ? 15 + 16 : 15;

@@ -22,6 +22,9 @@ int cw_codec_parse(const char *name);
 const char *cw_codec_name(enum cw_codec codec);
 /* Returns the codec that the first bytes of a file indicate: gzip, zlib or (anything else) plain. */
 enum cw_codec cw_codec_detect(const uint8_t *head, size_t size);
+/* Returns the name of a compression that can't be read, if the first bytes of a file indicate one; else
+ * NULL. */
+const char *cw_codec_unreadable(const uint8_t *head, size_t size);
 
 #define CW_INFLATE_WINDOW 32768
 /* Bytes that one open stream may allocate at most (zlib's state, its window, the input buffer): for memory

@@ -392,6 +392,8 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
             json_object_set_new(op, "hint", json_string(d->hint));
         if (d->plugin)
             json_object_set_new(op, "plugin", json_string(d->plugin));
+        if (d->for_tests)
+            json_object_set_new(op, "for_tests", json_true());
         json_array_append_new(ops, op);
     }
     return json_pack("{s:o}", "ops", ops);

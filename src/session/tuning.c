@@ -2,25 +2,37 @@
 
 #include "base/machine.h"
 
+/* Adds a decision about this process's part of the host. why: of a host with one rank. */
+static void tuning_share(struct cw_local *l, struct cw_tuned t, const char *why)
+{
+    struct cw_share s = cw_share();
+    t.why = s.ranks > 1 ? "an equal part for each rank on this host" : why;
+    if (s.ranks > 1) {
+        t.seen[1] = (struct cw_number){s.variable, s.ranks};
+        t.others[1] = (struct cw_number){"equal_part", t.chosen};
+    }
+    cw_tuned_add(&l->tuned, &t);
+}
+
 void cw_tuning_threads(struct cw_local *l, unsigned threads)
 {
-    const struct cw_tuned t = {.what = "threads",
-                               .seen = {{"cpus", cw_cpu_budget()}},
-                               .others = {{"cpus", cw_cpu_budget()}},
-                               .chosen = threads,
-                               .why = "one for each CPU that this process may use"};
-    cw_tuned_add(&l->tuned, &t);
+    tuning_share(l,
+                 (struct cw_tuned){.what = "threads",
+                                   .seen = {{"cpus", cw_cpu_budget()}},
+                                   .others = {{"cpus", cw_cpu_budget()}},
+                                   .chosen = threads},
+                 "one for each CPU that this process may use");
 }
 
 void cw_tuning_memory(struct cw_local *l, size_t memory)
 {
     double total = (double)cw_memory_total();
-    const struct cw_tuned t = {.what = "memory_bytes",
-                               .seen = {{"memory_total_bytes", total}},
-                               .others = {{"half", total / 2}},
-                               .chosen = (double)memory,
-                               .why = "half of the memory that this process may use"};
-    cw_tuned_add(&l->tuned, &t);
+    tuning_share(l,
+                 (struct cw_tuned){.what = "memory_bytes",
+                                   .seen = {{"memory_total_bytes", total}},
+                                   .others = {{"half", total / 2}},
+                                   .chosen = (double)memory},
+                 "half of the memory that this process may use");
 }
 
 /* ---- as JSON ---- */

@@ -45,7 +45,7 @@ def doubled(element):
 
 
 def stuck():
-    return Dataset.range(8).fail("true", kind="hang").batch(4)
+    return Dataset.range(8)._for_tests("fail", "true", kind="hang").batch(4)
 
 
 def error_of(call):

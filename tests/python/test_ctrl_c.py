@@ -11,7 +11,7 @@ from cachew._loader import Loader
 
 how = sys.argv[1]
 signal.signal(signal.SIGINT, signal.default_int_handler)
-ds = Dataset.range(24).shuffle().delay(us=300).batch(2)
+ds = Dataset.range(24).shuffle()._for_tests("delay", us=300).batch(2)
 random = random.Random(how)
 
 def make(state=None):
@@ -114,7 +114,7 @@ assert [b["value"].tolist() for b in ds.iterator(state=states[0])] == [[20, 21],
 
 def close(number, frame):
     it.close()
-it = cachew.Dataset.range(10).fail("true", kind="hang").batch(2).iterator()
+it = cachew.Dataset.range(10)._for_tests("fail", "true", kind="hang").batch(2).iterator()
 signal.signal(signal.SIGALRM, close)
 signal.setitimer(signal.ITIMER_REAL, 0.05)
 try:

@@ -413,7 +413,7 @@ def interrupt():
 before = tasks()
 threading.Thread(target=interrupt).start()
 try:
-    cachew.Dataset.range(3).fail(kind="hang").explain(1000)
+    cachew.Dataset.range(3)._for_tests("fail", kind="hang").explain(1000)
 except KeyboardInterrupt:
     print("interrupted")
 """)
@@ -423,3 +423,21 @@ except KeyboardInterrupt:
 def test_version_and_package_agree():
     meson = (Path(__file__).parents[2] / "meson.build").read_text()
     assert f"version: '{cachew.__version__}'" in meson
+
+
+def test_dir_lists_what_a_dataset_can_do():
+    ds = Dataset.range(10)
+    names = dir(ds)
+    assert all(hasattr(ds, name) for name in names)
+    assert {"map", "batch", "shuffle", "epoch"} <= set(names)
+    assert not {"tfrecord", "range", "concat", "delay", "fail", "count"} & set(names)
+    assert {"tfrecord", "range", "concat"} <= set(dir(Dataset))
+
+
+@pytest.mark.parametrize("op", ["delay", "fail", "count"])
+def test_operators_for_tests_are_no_methods(op):
+    with pytest.raises(AttributeError, match=f"the operator {op} is for tests"):
+        getattr(Dataset.range(10), op)
+    assert Dataset.from_json(
+        '{"cachew": 1, "pipeline": [{"op": "range", "stop": 3}, {"op": "count"}]}'
+    ).peek().n_elements

@@ -257,7 +257,7 @@ def test_memory_as_text():
 
 
 def test_deadline(tmp_path):
-    ds = Dataset.range(10).fail("value == 5", kind="hang").batch(2)
+    ds = Dataset.range(10)._for_tests("fail", "value == 5", kind="hang").batch(2)
     it = ds.iterator(timeout_s=0.2)
     assert [it.next(timeout_s=HANG_S)["value"][0] for _ in range(2)] == [0, 2]
     for _ in range(2):
@@ -275,7 +275,7 @@ def test_deadline(tmp_path):
 
 
 def test_close_from_another_thread_ends_a_wait():
-    it = Dataset.range(10).fail("true", kind="hang").iterator()
+    it = Dataset.range(10)._for_tests("fail", "true", kind="hang").iterator()
     closer = threading.Thread(target=lambda: wait_for(lambda: in_use(it)) and it.close())
     closer.start()
     with pytest.raises(cachew.UsageError, match="closed by another thread"):
@@ -287,7 +287,7 @@ def test_close_from_another_thread_ends_a_wait():
 
 
 def test_two_threads_in_one_iterator():
-    it = Dataset.range(10).fail("true", kind="hang").iterator()
+    it = Dataset.range(10)._for_tests("fail", "true", kind="hang").iterator()
     inside = threading.Thread(target=lambda: pytest.raises(cachew.UsageError, next, it))
     inside.start()
     wait_for(lambda: in_use(it))
@@ -553,7 +553,7 @@ def test_the_process_ends_with_live_iterators(script, end):
 import cachew
 it = cachew.Dataset.synthetic(64, shape=(100,)).repeat(-1).batch(4).iterator(epochs=float("inf"))
 keep = [next(it), next(it)["data"]]
-stuck = cachew.Dataset.range(3).fail("true", kind="hang").iterator()
+stuck = cachew.Dataset.range(3)._for_tests("fail", "true", kind="hang").iterator()
 class Last:
     def __del__(self, n=next, it=it): n(it)
 last = Last()
@@ -654,3 +654,47 @@ def test_a_shuffle_by_chunk_is_said_once(tmp_path, caplog):
     with Dataset.range(4000).shuffle().batch(10).iterator() as it:
         next(it)
     assert len(caplog.records) == 1
+
+
+def test_each_loop_over_a_dataset_is_the_next_epoch():
+    """Once each loop had the order of the first one."""
+    ds = Dataset.range(100).shuffle().batch(10)
+    assert ds.epoch == 0
+    loops = [[b["value"].tolist() for b in ds] for _ in range(3)]
+    assert ds.epoch == 3
+    for epoch, loop in enumerate(loops):
+        assert loop == [b["value"].tolist() for b in ds.iterator(epoch=epoch)]
+        assert loop == [b["value"].tolist() for b in ds.iterator(first_epoch=epoch, epochs=epoch + 1)]
+    assert len({str(loop) for loop in loops}) == 3 and ds.epoch == 3
+    assert {b.epoch for b in ds} == {3}
+    ds.set_epoch(1)
+    assert [b["value"].tolist() for b in ds] == loops[1] and ds.epoch == 2
+    ds.peek()
+    assert ds.epoch == 2 and ds.take(50).epoch == 0 and pickle.loads(pickle.dumps(ds)).epoch == 0
+    assert ds == Dataset.range(100).shuffle().batch(10)  # the epoch is no part of the value
+
+
+def test_each_loop_has_the_epochs_of_the_defaults():
+    ds = Dataset.range(20).shuffle().batch(10).defaults(epochs=2)
+    assert [[b.epoch for b in ds] for _ in range(2)] == [[0, 0, 1, 1], [2, 2, 3, 3]] and ds.epoch == 4
+
+
+def test_a_loop_that_is_left_early_counts():
+    ds = Dataset.range(100).shuffle().batch(10)
+    first = next(iter(ds))
+    second = next(iter(ds))
+    assert (first.epoch, second.epoch) == (0, 1)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1", True, None, 2**63])
+def test_a_wrong_epoch_is_refused(epoch):
+    ds = Dataset.range(10)
+    with pytest.raises(cachew.OptionError, match="option epoch is"):
+        ds.set_epoch(epoch)
+    with pytest.raises(AttributeError, match=r"call set_epoch\(\)"):
+        ds.epoch = 1
+    if epoch is not None:
+        with pytest.raises(cachew.OptionError, match="option epoch is"):
+            ds.iterator(epoch=epoch)
+    with pytest.raises(cachew.OptionError, match="None with epochs, first_epoch or state"):
+        ds.iterator(epoch=1, epochs=2)

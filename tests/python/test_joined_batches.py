@@ -271,7 +271,7 @@ def all_joined():
     """A range takes half a second, or 64 positions while no rate is known: with a thread a worker no range
     has the 120 positions of a batch.
     """
-    return Dataset.range(720).delay(us=5000).filter("value % 8 == 0").batch(15)
+    return Dataset.range(720)._for_tests("delay", us=5000).filter("value % 8 == 0").batch(15)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_errors_come_to_the_loop():
             for batch in loader:
                 found.append(batch)
         assert len(found) == 1 and caught.value.operator == "assign"
-    hang = Dataset.range(20).fail("value == 7", kind="hang").batch(5)
+    hang = Dataset.range(20)._for_tests("fail", "value == 7", kind="hang").batch(5)
     for loader in loaders(hang, timeout_s=0.3):
         with pytest.raises(cachew.DeadlineError):
             list(loader)
@@ -190,7 +190,7 @@ def test_a_deadline_is_not_the_end(tmp_path):
 
 
 def stuck():
-    return Dataset.range(10).fail(kind="hang").batch(2)
+    return Dataset.range(10)._for_tests("fail", kind="hang").batch(2)
 
 
 @pytest.mark.parametrize("make", [ahead, cachew.torch.loader])
@@ -327,7 +327,7 @@ loader = cachew.{kind}.loader(cachew.Dataset.range(10**6).batch(2))
 loader._ahead = 3
 for batch in loader:
     break
-hang = cachew.{kind}.loader(cachew.Dataset.range(20).fail("value == 7", kind="hang").batch(5))
+hang = cachew.{kind}.loader(cachew.Dataset.range(20)._for_tests("fail", "value == 7", kind="hang").batch(5))
 hang._ahead = 3
 next(iter(hang))
 """)

@@ -197,7 +197,7 @@ def test_a_take_behind_a_filter_at_most_once_is_for_one_rank(service):
 
 def test_a_state_with_batches_handed_out_early_is_one_rank_s(service):
     """The first batch comes late: the state says which others were handed out."""
-    ds = Dataset.range(2000).delay(us=3_000_000, where="value == 3").batch(8)
+    ds = Dataset.range(2000)._for_tests("delay", us=3_000_000, where="value == 3").batch(8)
 
     def of_rank(rank, order="any", **options):
         return ds.distribute(
@@ -379,7 +379,7 @@ def test_going_back_while_workers_are_full_of_later_ranges(service, batches):
 
 
 def test_a_worker_is_killed(own_service):
-    ds = Dataset.range(2000).shuffle().delay(us=500).batch(8)
+    ds = Dataset.range(2000).shuffle()._for_tests("delay", us=500).batch(8)
     whole = values(ds.iterator(seed=1))
     it = ds.distribute(own_service.address, seed=1, timeout_s=HANG_S)
     got = values(next(it) for _ in range(20))
@@ -391,7 +391,7 @@ def test_a_worker_is_killed(own_service):
 
 @pytest.mark.large
 def test_the_service_ends_while_batches_are_waited_for(own_service):
-    batches = Dataset.range(100).fail("value >= 50", kind="hang").batch(5).distribute(own_service.address)
+    batches = Dataset.range(100)._for_tests("fail", "value >= 50", kind="hang").batch(5).distribute(own_service.address)
     first = next(batches)
     own_service.end()
 
@@ -420,7 +420,7 @@ def end_unix_connections():
 
 def test_a_link_that_moves_to_tcp_says_so(own_service):
     """After a connection over the Unix socket has ended, the worker's TCP address is tried first."""
-    ds = Dataset.range(4000).delay(us=500).batch(8)
+    ds = Dataset.range(4000)._for_tests("delay", us=500).batch(8)
     it = ds.distribute(own_service.address, seed=1, timeout_s=HANG_S)
     got = values(next(it) for _ in range(20))
     assert {link["transport"] for link in it.profile()["links"]} == {"shm"}
@@ -472,7 +472,7 @@ def test_batches_outlive_a_worker_that_leaves(own_service):
 
 def test_batches_outlive_a_worker_that_stood_still(impatient_service):
     """It is taken for dead, its ranges are run elsewhere; then it goes on."""
-    ds = Dataset.synthetic(400, shape=(100, 100), dtype="float32").delay(us=500).batch(2)
+    ds = Dataset.synthetic(400, shape=(100, 100), dtype="float32")._for_tests("delay", us=500).batch(2)
     it = ds.distribute(impatient_service.address, transport="shm", timeout_s=HANG_S)
     held = [next(it)["data"] for _ in range(60)]
     for k, data in enumerate(held):

@@ -101,7 +101,7 @@ class Slow(logging.Handler):
 
 address, command = sys.argv[1:]
 logging.getLogger("cachew").addHandler(logging.NullHandler())
-ds = cachew.Dataset.range(1000000).delay(us=1000).batch(8)
+ds = cachew.Dataset.range(1000000)._for_tests("delay", us=1000).batch(8)
 it = ds.distribute(address, job="noted", open_timeout_s=None)
 next(it)
 words = [command, "jobs", "--service", address, "--wait", "3600", "--pause", "noted"]
@@ -142,7 +142,7 @@ def test_close_ends_a_wait(service):
 INTERRUPTED = """
 import sys
 import cachew
-ds = cachew.Dataset.range(8).fail("true", kind="hang").batch(4)
+ds = cachew.Dataset.range(8)._for_tests("fail", "true", kind="hang").batch(4)
 try:
     it = ds.distribute(sys.argv[1], open_timeout_s=None) if sys.argv[2] == "next" else None
     print("waits", flush=True)

@@ -163,7 +163,7 @@ class Counted:
 def test_the_source_runs_once(divided, tmp_path, window):
     """One process runs through it in each epoch, whoever computes what follows."""
     ds = Dataset.iterable(Counted(tmp_path / "given", 600), outputs={"value": "int64"})
-    ds = (ds.shuffle(window=window) if window else ds).delay(us=500).filter("value % 3 != 0").batch(8)
+    ds = (ds.shuffle(window=window) if window else ds)._for_tests("delay", us=500).filter("value % 3 != 0").batch(8)
     it = ds.distribute(divided.address, seed=2, epochs=2)
     got = all_of(it)
     given = [int(line.split()[1]) for line in (tmp_path / "given").read_text().splitlines()]
@@ -197,7 +197,7 @@ def test_padding_runs_the_source_once_more(tmp_path, threads):
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_worker_is_killed(own_service, tmp_path, killed):
     """Also the one that runs the source: another one runs it anew."""
-    ds = Dataset.iterable(numbers).map(doubled).delay(us=2000).shuffle(window=64).batch(8)
+    ds = Dataset.iterable(numbers).map(doubled)._for_tests("delay", us=2000).shuffle(window=64).batch(8)
     want = all_of(ds.iterator(seed=1))
     it = ds.distribute(own_service.address, seed=1, timeout_s=HANG_S)
     got = all_of(next(it) for _ in range(10))

@@ -32,6 +32,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_delay = {
     .name = "delay",
+    .for_tests = true,
     .summary = "sleeps, for tests",
     .kind = CW_OP_MAP,
     .attrs = attrs,

@@ -51,6 +51,7 @@ static bool fail_ends_process(const json_t *given)
 
 const struct cw_op_desc cw_op_fail = {
     .name = "fail",
+    .for_tests = true,
     .summary = "fails, crashes or hangs, for tests",
     .doc = "Workers of a service run `fail` with kind \"crash\" only if they were started with "
            "--allow-python.",
