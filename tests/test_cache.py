@@ -632,3 +632,16 @@ def test_what_is_in_use_is_not_removed(tmp_path):
         running.end()
     assert cachew("cache", "rm", cache, "--all")[0]["removed"] == 1
     shutil.rmtree(cache)
+
+
+def test_a_cache_that_keeps_nothing_is_told(tmp_path):
+    """Once, `cache` without a cache directory did nothing, and nothing told it."""
+
+    def told(op, *words):
+        ran = cachew("run", write(tmp_path / "p.json", range_chain(100, {"op": op}, BATCH)), *words)
+        assert ran.code == 0, ran.err
+        return ran.err.count("the operator cache keeps no elements")
+
+    assert told("cache", "--epochs", 3) == 1
+    assert told("cache", "--cache-dir", tmp_path / "cache") == told("cache", "--cache", "off") == 0
+    assert told("autocache") == 0

@@ -1,9 +1,11 @@
 #include "session/caching.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/notice.h"
 #include "cache/cache.h"
 #include "session/autocache.h"
 
@@ -52,6 +54,19 @@ bool cw_caching_open_to(const struct cw_compiled *c)
     return any;
 }
 
+/* Tells the user, once per process, that an operator `cache` keeps nothing. */
+static void caching_tell_unused(const struct cw_compiled *c)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        const struct cw_cache_point *m = cw_cache_point_choose(&c->programs[i], CW_CACHE_POINT_AUTO);
+        if (m && m->forced && !atomic_flag_test_and_set(&told))
+            cw_notice("cachew: the operator cache keeps no elements, because this run has no cache "
+                      "directory: give one (--cache-dir DIR; in Python cache_dir=), or turn the cache off "
+                      "(--cache off; in Python cache=\"off\")");
+    }
+}
+
 int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o,
                     struct cw_error *err)
 {
@@ -62,8 +77,10 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     if (r < 0 || off)
         return r;
     if (!c->dir) {
-        if (!c->where && !c->quota)
+        if (!c->where && !c->quota) {
+            caching_tell_unused(l->compiled);
             return 0;
+        }
         return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
                               "--cache or --cache-bytes without a cache: expected --cache-dir DIR as well");
     }

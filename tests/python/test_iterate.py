@@ -4,6 +4,7 @@ import gc
 import gzip
 import json
 import os
+import pickle
 import random
 import resource
 import signal
@@ -495,6 +496,7 @@ def test_batches_of_a_forked_child_stay_as_they_were(script):
     """The parent gives them back, and their memory is used again; the child has copies."""
     ran = script("""
 import os
+import pickle
 import cachew
 it = cachew.Dataset.range(1_000_000).batch(1000).iterator(threads=1, memory="64M")
 held = [next(it), next(it)]
