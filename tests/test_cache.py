@@ -638,7 +638,8 @@ def test_a_cache_that_keeps_nothing_is_told(tmp_path):
     """Once, `cache` without a cache directory did nothing, and nothing told it."""
 
     def told(op, *words):
-        ran = cachew("run", write(tmp_path / "p.json", range_chain(100, {"op": op}, BATCH)), *words)
+        chain = [{"op": "range", "stop": 100}, {"op": op}, {"op": "batch", "size": 10}]
+        ran = cachew("run", write(tmp_path / "p.json", chain), *words)
         assert ran.code == 0, ran.err
         return ran.err.count("the operator cache keeps no elements")
 
