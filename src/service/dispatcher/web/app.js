@@ -2,7 +2,7 @@
 // names the selected job, so that a user can bookmark or send it.
 
 import { JobView } from "./job.js";
-import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, set, showPart,
+import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, set, showPart,
   showState } from "./page.js";
 import { Service } from "./service.js";
 import { Table } from "./table.js";
@@ -66,7 +66,7 @@ const JOB_COLUMNS = [
   { title: "Job", show: showName },
   { title: "State", show: (cell, j) => showState(cell, j.state) },
   { title: "Epoch", numeric: true,
-    show: (cell, j) => say(cell, `${number(j.epoch + 1)} of ${number(j.epochs)}`) },
+    show: (cell, j) => say(cell, epochOf(j)) },
   { title: "Ranks", numeric: true,
     show: (cell, j) => say(cell,
     `${number(j.ranks.filter((r) => r.attached).length)} of ${number(j.world_size)}`) },

@@ -2,7 +2,7 @@
 // ranks waited, and its computing time by operator.
 
 import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
-import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, seconds, set, showPart,
+import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, seconds, set, showPart,
   showState } from "./page.js";
 import { Table } from "./table.js";
 
@@ -184,7 +184,7 @@ export class JobView {
 
   state(job) {
     const words = [`${job.state[0].toUpperCase()}${job.state.slice(1)}`,
-      `epoch ${number(job.epoch + 1)} of ${number(job.epochs)}`, `order ${job.order}`, job.guarantee];
+      `epoch ${epochOf(job)}`, `order ${job.order}`, job.guarantee];
     if (job.scaling) {
       const { phase, objective, client_price_per_h: price, weight, priority, quota } = job.scaling;
       words.push(`policy: ${phase}`, `objective: ${objective}, its ranks at ${number(price)} per hour`);

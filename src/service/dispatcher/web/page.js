@@ -86,13 +86,22 @@ export function seconds(value) {
   return `${number(value)} s`;
 }
 
+const ENDLESS_S = 1e10; // 300 years: a longer time is that of a job without end
+
 /** Prints a time in seconds as 59 s, 12 min 5 s, 3 h 2 min, or 4 d 1 h. */
 export function duration(value) {
+  if (value > ENDLESS_S) return "no end";
   const s = Math.max(0, Math.floor(value));
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+/** Prints the epoch of a job, and of how many; loaders run without end, for 2^63 - 1 epochs. */
+export function epochOf(job) {
+  const epoch = number(job.epoch + 1);
+  return job.epochs < 2 ** 53 ? `${epoch} of ${number(job.epochs)}` : `${epoch}, no end`;
 }
 
 /** Prints the local time of day. ms: since 1970. */
