@@ -46,7 +46,8 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",  # more threads of NumPy would waste CPU time: they spin while they wait
 }
 SANITIZED = {"CACHEW_SANITIZED": "1"}
-# Name of a build: (compiler, options). AddressSanitizer would double the time of the sample's tests. -O1 halves the time to compile, but gives wrong warnings about text that snprintf may cut.
+# Name of a build: (compiler, options). AddressSanitizer would double the time of the tests. -O1 halves the
+# time to compile, but gives wrong warnings about text that snprintf may cut.
 BUILDS = {
     "sample": (
         "gcc",
