@@ -260,7 +260,9 @@ def files(root):
 
 
 def sources(root):
-    return [(p, (root / p).read_text()) for p in files(root) if p.suffix in (".c", ".h") and p.parts[0] in C_ROOMS]
+    return [
+        (p, (root / p).read_text()) for p in files(root) if p.suffix in (".c", ".h") and p.parts[0] in C_ROOMS
+    ]
 
 
 def scripts(root):

@@ -3,8 +3,8 @@
 (./test --help).
 
 Every change must pass the sample: one build of all C code, with UBSan; every kind of test; a sample of the
-tests with many parameters. --all runs everything: builds by gcc, by clang with AddressSanitizer and UBSan, and
-by clang with ThreadSanitizer; all parameters of all tests; the Python package as pip installs it.
+tests with many parameters. --all runs everything: builds by gcc, by clang with AddressSanitizer and UBSan,
+and by clang with ThreadSanitizer; all parameters of all tests; the Python package as pip installs it.
 
 Environment: BUILD is the prefix of the build directories (build), JOBS the number of processes at once (the
 number of CPUs that this process may use), MESON and PYTHON the programs.
@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,8 +46,8 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",  # more threads of NumPy would waste CPU time: they spin while they wait
 }
 SANITIZED = {"CACHEW_SANITIZED": "1"}
-# Name of a build: (compiler, options). AddressSanitizer would more than double the time of the sample's tests.
-# -O1 halves the time to compile, but gives wrong warnings about text that snprintf may cut.
+# Name of a build: (compiler, options). AddressSanitizer would double the time of the tests. -O1 halves the
+# time to compile, but gives wrong warnings about text that snprintf may cut.
 BUILDS = {
     "sample": (
         "gcc",
@@ -324,12 +323,8 @@ def sample(seed):
             1,
             [[sys.executable, __file__, "--package-in", build]],
         )
-        yield pytest(
-            build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=size
-        )
-        yield model(
-            build, venv, "model-functions", 12, 25, 300001, seed, ["--functions", "--package"], size
-        )
+        yield pytest(build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=size)
+        yield model(build, venv, "model-functions", 12, 25, 300001, seed, ["--functions", "--package"], size)
 
 
 def everything(seed):

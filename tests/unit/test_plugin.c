@@ -169,7 +169,7 @@ static void test_wrong_plugins(void **unused)
         cw_plugin_add(&(struct cachew_plugin){.abi = CACHEW_PLUGIN_ABI, .version = "1"}, "x.so", &err),
         CW_E_OPTION);
     /* Nothing but the number may be looked at when it is another one. */
-    const uint32_t later = CACHEW_PLUGIN_ABI + 1;
+    _Alignas(struct cachew_plugin) const uint32_t later = CACHEW_PLUGIN_ABI + 1;
     assert_int_equal(cw_plugin_add((const struct cachew_plugin *)(const void *)&later, "x.so", &err),
                      CW_E_OPTION);
     assert_non_null(strstr(err.message, "has ABI version 2: expected version 1"));
