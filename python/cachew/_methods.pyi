@@ -135,9 +135,6 @@ class Operators:
         inputs: chains of operators, each with its own source (a list of chains)
         """
 
-    def count(self) -> Dataset:
-        """Does nothing; the profile shows the number of elements that pass it, for tests."""
-
     def decode_image(
         self,
         component: str,
@@ -163,36 +160,11 @@ class Operators:
             1 to 1099511627776)
         """
 
-    def delay(self, us: float, *, where: _Expression = "true") -> Dataset:
-        """Sleeps, for tests.
-
-        us: sleep for each element, in microseconds (a number, from 0 to 1000000000000)
-        where: condition: a scalar expression; only elements for which it is true wait (an expression
-            (a string))
-        """
-
     def drop(self, components: str | Sequence[str]) -> Dataset:
         """Drops the named components.
 
         components: names of the components to drop (a list of strings or a single one of length at
             least 1)
-        """
-
-    def fail(
-        self,
-        where: _Expression = "true",
-        *,
-        kind: Literal["error", "crash", "hang"] = "error",
-    ) -> Dataset:
-        """Fails, crashes or hangs, for tests.
-
-        Workers of a service run `fail` with kind "crash" only if they were started with
-        --allow-python.
-
-        where: condition: a scalar expression; elements for which it is true fail (an expression (a
-            string))
-        kind: error: the record fails; crash: the process is killed (SIGKILL); hang: the element waits
-            until the run is cancelled (a string: one of "error", "crash", "hang")
         """
 
     @classmethod

@@ -31,7 +31,7 @@ def test_every_operator_is_a_method(command):
         "ops"
     ]
     assert len(table) > 25
-    for op in table:
+    for op in (op for op in table if not op.get("for_tests")):
         method = getattr(Dataset, "filter" if op["name"] == "filter_function" else op["name"])
         signature = inspect.signature(method)
         assert method.__name__ in (op["name"], "filter") and op["summary"][1:] in method.__doc__
@@ -440,4 +440,4 @@ def test_operators_for_tests_are_no_methods(op):
         getattr(Dataset.range(10), op)
     assert Dataset.from_json(
         '{"cachew": 1, "pipeline": [{"op": "range", "stop": 3}, {"op": "count"}]}'
-    ).peek().n_elements
+    ).peek()
