@@ -120,7 +120,7 @@ class Dataset(Functions, InMemory, Operators):
         return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
 
     def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:
-        """Sets the seed and the number of epochs of iterators, and of `cachew run`, that get no others."""
+        """Sets the default seed and the default number of epochs of iterators and of `cachew run`."""
         given = {name: value for name, value in (("seed", seed), ("epochs", epochs)) if value is not None}
         return self._make(
             self._nodes,
@@ -393,7 +393,7 @@ class Dataset(Functions, InMemory, Operators):
         return self.iterator()
 
     def peek(self) -> Batch:
-        """The first batch."""
+        """Runs the pipeline, and returns its first batch."""
         with self.iterator(epochs=1) as iterator:
             for batch in iterator:
                 return batch

@@ -136,7 +136,8 @@ static const struct cw_attr_def attrs[] = {
     {.name = "pad",
      .kind = CW_ATTR_OBJECT,
      .def = "{}",
-     .doc = "{component: value}: the padding of each component; 0 for components not named"},
+     .doc = "the value that pads each component: {component: value}; components that are not named are "
+            "padded with 0"},
     {0},
 };
 

@@ -108,13 +108,13 @@ extern const char *const cw_interp_names[];
      .kind = CW_ATTR_STRING, \
      .def = "\"bilinear\"", \
      .choices = cw_interp_names, \
-     .doc = "what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear) or 4 x 4 "
+     .doc = "what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear) or 4 x 4 " \
             "pixels (bicubic); from more with antialias"}
 #define CW_IMAGE_ATTR_ANTIALIAS \
     {.name = "antialias", \
      .kind = CW_ATTR_BOOL, \
      .def = "true", \
-     .doc = "true: when shrinking, compute result pixels from all pixels of the image (no effect with "
+     .doc = "true: when shrinking, compute result pixels from all pixels of the image (no effect with " \
             "nearest)"}
 
 /* cw_op_desc.run of every operator with a role: runs that operator alone. */
