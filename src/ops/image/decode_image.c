@@ -68,8 +68,11 @@ static const struct cw_attr_def attrs[] = {
      .min = 0,
      .max = 4,
      .doc = "number of channels: 1 (grey), 3 (RGB), 4 (RGBA), or 0 (as many as the file has)"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"uint8\"", .doc = "dtype of the image: \"uint8\" or "
-                                                                        "\"uint16\""},
+    {.name = "dtype",
+     .kind = CW_ATTR_DTYPE,
+     .def = "\"uint8\"",
+     .doc = "dtype of the image: \"uint8\" or "
+            "\"uint16\""},
     {.name = "orientation",
      .kind = CW_ATTR_BOOL,
      .def = "true",

@@ -87,8 +87,10 @@ static int concat_build(struct cw_seq_build *b, const struct cw_node *node, bool
 static const struct cw_index_map map = {.build = concat_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "a list of chains; a chain is a list of operators that "
-                                                      "begins with a source"},
+    {.name = "inputs",
+     .kind = CW_ATTR_CHAINS,
+     .doc = "a list of chains; a chain is a list of operators that "
+            "begins with a source"},
     {0},
 };
 

@@ -184,8 +184,10 @@ static const struct cw_index_map map = {.zips = true, .build = zip_build};
 static const char *const stops[] = {"first", NULL};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "a list of chains; a chain is a list of operators that "
-                                                      "begins with a source"},
+    {.name = "inputs",
+     .kind = CW_ATTR_CHAINS,
+     .doc = "a list of chains; a chain is a list of operators that "
+            "begins with a source"},
     {.name = "stop",
      .kind = CW_ATTR_STRING,
      .def = "\"first\"",
