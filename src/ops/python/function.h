@@ -32,8 +32,8 @@ struct cw_function {
          .min = 0.001, \
          .max = 1e6, \
          .effort = true, \
-         .doc = "longest time for one call of the function, in seconds; after that time the host process " \
-                "is ended, and the call is made again"}, \
+         .doc = "longest time for one call, in seconds; then the host process is ended, and the call is " \
+                "made again"}, \
         {.name = "host_memory", \
          .kind = CW_ATTR_INT, \
          .def = "0", \
@@ -41,13 +41,12 @@ struct cw_function {
          .max = 0x1p62, \
          .effort = true, \
          .doc = "most resident memory of a host process, in bytes; 0: half of the machine's memory, " \
-                "divided by the machine's number of CPUs"}, \
+                "divided by its number of CPUs"}, \
         {.name = "deterministic", \
          .kind = CW_ATTR_BOOL, \
          .def = "true", \
-         .doc = "true: the same element gives the same result, which is checked for some elements by a " \
-                "second call; false: results differ on purpose, so they are not checked, and nothing after " \
-                "the function is cached"}
+         .doc = "false: the function's results differ on purpose; nothing after it is cached, and no " \
+                "element is computed twice to check it"}
 #define CW_FUNCTION_OUTPUTS \
     {.name = "outputs", \
      .kind = CW_ATTR_OBJECT, \
