@@ -17,20 +17,26 @@ KINDS = [
     (
         "filter",
         "Filters",
-        "Filters keep or drop elements. The number of elements after a filter is not known in advance. "
-        "The filters are:",
+        (
+            "Filters keep or drop elements. The number of elements after a filter is not known in advance. "
+            "The filters are:"
+        ),
     ),
     (
         "flat_map",
         "One element in, any number out",
-        "These operators make any number of elements of each element, so the number of elements after them "
-        "is not known in advance:",
+        (
+            "These operators make any number of elements of each element, so the number of elements after them "
+            "is not known in advance:"
+        ),
     ),
     (
         "index",
         "Order and count",
-        'These operators (kind "index") decide which elements come, and in which order. They change '
-        "indices, and move no data:",
+        (
+            'These operators (kind "index") decide which elements come, and in which order. They change '
+            "indices, and move no data:"
+        ),
     ),
     ("batcher", "Batchers", "A batcher joins elements into batches. A pipeline has at most one batcher:"),
     ("batch_map", "Operators on batches", "These operators come after `batch` or `bucket_by_length`:"),
