@@ -26,8 +26,8 @@ KINDS = [
         "flat_map",
         "One element in, any number out",
         (
-            "These operators make any number of elements of each element, so the number of elements after them "
-            "is not known in advance:"
+            "These operators make any number of elements of each element, so the number of elements after "
+            "them is not known in advance:"
         ),
     ),
     (
