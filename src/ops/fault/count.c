@@ -7,7 +7,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_count = {
     .name = "count",
-    .summary = "does nothing; the profile shows the number of elements that pass it, for tests",
+    .summary = "changes nothing; the profile shows how many elements pass this operator (for tests)",
     .kind = CW_OP_MAP,
     .effects.pinned = true,
     .attrs = attrs,
