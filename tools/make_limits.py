@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "src" / "net" / "limits.h"
 PAGE = ROOT / "docs" / "protocol.md"
 TABLE = re.compile(r"(?<=^## Limits\n\n)(?:\|.*\n)+", re.MULTILINE)
-HEAD = "| receiving process | largest message | largest payload | largest queue for the sender |\n|---|---|---|---|\n"
+HEAD = "| receiving process | largest message | largest payload | queued for sender |\n|---|---|---|---|\n"
 
 
 def value(text, constants):
