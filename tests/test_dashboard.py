@@ -542,7 +542,7 @@ def test_for_who_does_not_see_it(small, page):
         } <= {r for r, _ in tree}
         assert [name for r, name in tree if r == "image"][0].startswith(
             "Time line. "
-        ) and "batches per second of" in [name for r, name in tree if r == "image"][0]
+        ) and "batches per second, demand" in [name for r, name in tree if r == "image"][0]
         assert page.evaluate("document.documentElement.lang") == "en"
         levels = page.evaluate(
             "[...document.querySelectorAll('h1, h2, h3')].filter((h) => "
