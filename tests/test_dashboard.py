@@ -128,14 +128,14 @@ def test_what_a_job_is_to_gain(daemons, pipeline, page):
     with endless_job(pipeline, service, "one"):
         page.open(url(service))
         page.until(
-            "document.querySelector('#job-state').textContent.includes('; objective: cost, its "
-            "ranks at 8.80 per hour; ')"
+            "document.querySelector('#job-state').textContent.includes('; objective: cost, the "
+            "ranks cost 8.80 per hour; ')"
         )
         assert answer(
             "jobs", "--service", service.address, "--aim", "one", "--objective", "time", "--price-client", 32
         )
         page.until(
-            "document.querySelector('#job-state').textContent.includes('; objective: time, its ranks at 32 "
+            "document.querySelector('#job-state').textContent.includes('; objective: time, the ranks cost 32 "
             "per hour; ')"
         )
 
@@ -173,7 +173,7 @@ def test_nothing_is_there(daemons, page):
     page.open(url(dispatcher, "nobody knows it"))
     page.until(
         "document.querySelector('#job-state').textContent === 'The dispatcher does not know this "
-        "job (any more).'"
+        "job. Jobs are removed an hour after their end.'"
     )
 
 
@@ -318,7 +318,9 @@ def test_what_caches_give(real, page):
         titles = page.evaluate("[...document.querySelectorAll('.timeline .title')].map((t) => t.textContent)")
         assert "Part of the elements read from caches" in titles
         assert "read" in page.text("#legend")
-        assert page.text("#cache_points-note") == "In total, 90 % of its elements were read from caches."
+        assert (
+            page.text("#cache_points-note") == "In total, 90 % of the job's elements were read from caches."
+        )
         ((_, _, held, found_last, found_all, reads, read_all, *rest),) = rows(page, "caches")
         assert (held, found_last, found_all) == ("5 GB of 100 GB", "100 %", "90 %")
         assert (reads, read_all, rest) == ("40", "900", ["0", "3", "0", "0"])
@@ -540,7 +542,7 @@ def test_for_who_does_not_see_it(small, page):
         } <= {r for r, _ in tree}
         assert [name for r, name in tree if r == "image"][0].startswith(
             "Time line. "
-        ) and "batches per second of" in [name for r, name in tree if r == "image"][0]
+        ) and "batches per second, demand" in [name for r, name in tree if r == "image"][0]
         assert page.evaluate("document.documentElement.lang") == "en"
         levels = page.evaluate(
             "[...document.querySelectorAll('h1, h2, h3')].filter((h) => "

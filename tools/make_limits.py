@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "src" / "net" / "limits.h"
 PAGE = ROOT / "docs" / "protocol.md"
 TABLE = re.compile(r"(?<=^## Limits\n\n)(?:\|.*\n)+", re.MULTILINE)
-HEAD = "| | message | payload | queued to be sent |\n|---|---|---|---|\n"
+HEAD = "| receiving process | largest message | largest payload | queued for sender |\n|---|---|---|---|\n"
 
 
 def value(text, constants):
@@ -47,9 +47,9 @@ def table(header):
             ).groups()
         )
         rows.append(
-            f"| {who} | {size(message)} | {size(payload)} | {size(queued) if queued else 'see below'} |\n"
+            f"| {who} | {size(message)} | {size(payload)} | {size(queued) if queued else 'see the text'} |\n"
         )
-    first = f"| before the handshake is done | {size(constants['CW_HANDSHAKE_BYTES'])} | 0 | |\n"
+    first = f"| any process, before the handshake is done | {size(constants['CW_HANDSHAKE_BYTES'])} | 0 | |\n"
     return HEAD + first + "".join(rows)
 
 

@@ -12,21 +12,34 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "operators.md"
 
 KINDS = [
-    ("source", "Sources", "A chain starts with one of these, or with `concat` or `zip`."),
-    ("map", "Operators on elements", "One element in, one out."),
-    ("filter", "Filters", "The number of elements after them is not known in advance."),
+    ("source", "Sources", "A pipeline starts with a source, or with `concat` or `zip`. The sources are:"),
+    ("map", "Operators on elements", 'These operators (kind "map") make one element of each element:'),
+    (
+        "filter",
+        "Filters",
+        (
+            "Filters keep or drop elements. The number of elements after a filter is not known in advance. "
+            "The filters are:"
+        ),
+    ),
     (
         "flat_map",
         "One element in, any number out",
-        "The number of elements after them is not known in advance.",
+        (
+            "These operators make any number of elements of each element, so the number of elements after "
+            "them is not known in advance:"
+        ),
     ),
     (
         "index",
         "Order and count",
-        "They decide which elements come and in which order. They move indices, not data.",
+        (
+            'These operators (kind "index") decide which elements come, and in which order. They change '
+            "indices, and move no data:"
+        ),
     ),
-    ("batcher", "Batchers", "They join elements into batches. A pipeline has at most one of them."),
-    ("batch_map", "Operators on batches", "They come after the batcher."),
+    ("batcher", "Batchers", "A batcher joins elements into batches. A pipeline has at most one batcher:"),
+    ("batch_map", "Operators on batches", "These operators come after `batch` or `bucket_by_length`:"),
 ]
 
 HEAD = (
@@ -34,16 +47,16 @@ HEAD = (
     "<!-- made by tools/make_operator_pages.py from `cachew ops --json`: "
     "change the operator's file, not this page -->\n"
     """
-This page describes every operator and its attributes. It is made from the table that checks the attributes of
-a pipeline; `cachew ops NAME` prints the description of one operator.
+This page describes every operator and its attributes. The command
+`cachew ops NAME` prints the description of one operator. These pages define details:
 
-- [semantics.md](semantics.md): where each kind of operator may come in a pipeline, and the order of batches
-- [pixels.md](pixels.md): the results of image operators
-- [randomness.md](randomness.md): what random operators draw
+- [semantics.md](semantics.md): where in a pipeline each kind of operator is allowed, and the order of batches
+- [pixels.md](pixels.md): the exact results of image operators
+- [randomness.md](randomness.md): the random numbers of random operators
 - [expressions.md](expressions.md): the language of attributes that are expressions
 
 In Python, operators are methods of datasets, and attributes are their arguments.
-[python.md](python.md#python-functions) describes the operators with a `function`.
+[python.md](python.md#python-functions) describes operators that run Python functions.
 """
 )
 
@@ -59,12 +72,12 @@ def default(attribute):
 
 
 def section(op):
-    summary = op["summary"][0].upper() + op["summary"][1:] + "."
+    summary = f"`{op['name']}`: {op['summary']}."
     lines = [f"### `{op['name']}`", "", summary + (" " + op["doc"] if op["doc"] else "")]
     if op["random"]:
         lines[-1] += " This operator is random: its results differ between epochs and between seeds."
     if op["attributes"]:
-        lines += ["", "| attribute | default | allowed | |", "|---|---|---|---|"]
+        lines += ["", f"| attribute of `{op['name']}` | default | allowed | meaning |", "|---|---|---|---|"]
         lines += [
             f"| `{a['name']}` | {default(a)} | {cell(a['allowed'])} | {cell(a['doc'])} |"
             for a in op["attributes"]

@@ -137,10 +137,10 @@ def _short(b: bytes) -> str:
 
 class Batch(dict[str, Any]):
     """A batch: component name -> array. The arrays lie in the engine's memory, without a copy. The program
-    may write to them; the memory is freed when the last array of the batch is gone. Components of bytes are
-    `Bytes`.
+    may write to the arrays; the memory is freed when no array of the batch is referenced any more. Components
+    of bytes are `Bytes`.
 
-    Without `batch` in the pipeline, a batch is one element: arrays have no batch dimension, and bytes are a
+    If the pipeline has no `batch`, a batch is one element: arrays have no batch dimension, and bytes are a
     memoryview.
     """
 

@@ -70,7 +70,7 @@ class StorageError(Error, OSError):
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """The system gave no memory."""
+    """The operating system refused to give more memory."""
 
     kind = "memory"
 
@@ -82,7 +82,7 @@ class MemoryBudgetError(Error, MemoryError):
 
 
 class DeadlineError(Error, TimeoutError):
-    """No batch came in time. Nothing is lost: the next call waits for the same batch."""
+    """No batch came within the time limit. No batch is lost: the next call waits for the same batch."""
 
     kind = "deadline"
 
@@ -100,7 +100,7 @@ class UsageError(Error, RuntimeError):
 
 
 class InternalError(Error):
-    """An invariant of the library does not hold. Please report it."""
+    """Cachew has a defect. Please report it."""
 
     kind = "internal"
 

@@ -34,20 +34,20 @@ Outputs: TypeAlias = Mapping[str, Any]
 class Functions:
     """The methods of Dataset that take Python functions. Their parameters:
 
-    function: any callable; cloudpickle sends it to the hosts. If it has a parameter `rng`, that is a
-        numpy.random.Generator whose numbers depend only on seed, epoch and element
+    function: any callable; it is pickled by cloudpickle, and runs in host processes. If it has a parameter
+        `rng`, that is a numpy.random.Generator whose numbers depend only on seed, epoch and element
 
     outputs: the components that the function returns, {name: dtype} or {name: (dtype, shape)}; None: the
-    function
-        is called now, with the first element, to find them
+        function is called now, with the first element, to find them
 
-    timeout_s: seconds for one call. The host of a call that takes longer is ended, and the call is made again
+    timeout_s: seconds for one call. A host process whose call takes longer is ended, and the call is made
+        again
 
-    host_memory: bytes of resident memory ("2G") that a host may use; None: half of the machine's memory,
-    divided
-        by its CPUs
+    host_memory: resident memory that a host process may use, in bytes or as "2G"; None: half of the machine's
+        memory, divided by the machine's number of CPUs
 
-    deterministic: False: the function gives another result each time, on purpose
+    deterministic: False: the function gives different results for the same element, on purpose; results are
+        not checked, and nothing after the function is cached
 
     version: identifies the function in states and caches, instead of a hash of its code, closure and globals.
         Change it whenever the function's results change
@@ -182,7 +182,7 @@ class Functions:
         version: str | None = None,
     ) -> Self:
         """A source whose elements are the items of a sequence of dicts: any object with len() and items[i],
-        such as a PyTorch Dataset. The object is pickled, and each host has a copy of it.
+        such as a PyTorch Dataset. The object is pickled, and each host process has a copy of it.
         """
         if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
             raise TypeError(

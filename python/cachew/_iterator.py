@@ -92,23 +92,23 @@ class DatasetIterator:
         self._core = fresh
 
     def profile(self) -> dict[str, Any]:
-        """Where the time went so far: seconds and share of each operator, the bottleneck, bytes read, largest
-        memory use, and the number of batches that the program holds.
+        """Where the time went so far: each operator's time in seconds and as a share, the bottleneck, bytes
+        read, largest memory use, and the number of batches that the program holds.
         """
         profile: dict[str, Any] = json.loads(self._core.profile())
         return profile
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """The records that were skipped or replaced, with reasons: at most 10,000, those of batches that were
-        delivered so far. Also records for which a function gave two different results.
+        """The records that were skipped or replaced, with reasons, and the records for which a function gave
+        two different results: at most 10,000 records, of the batches that were delivered so far.
         """
         # [2]: the records; before them come the numbers of skipped and of replaced records
         records: list[dict[str, Any]] = json.loads(self._core.quarantine()[2])
         return records
 
     def close(self) -> None:
-        """Ends the iterator and its threads. If another thread waits for a batch, it gets a `UsageError`.
-        Closing twice is allowed.
+        """Ends the iterator and its threads. A thread that waits for a batch gets a `UsageError`. Closing
+        twice is allowed.
         """
         self._core.close()
 

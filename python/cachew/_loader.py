@@ -356,7 +356,7 @@ class Loader(Generic[T]):
         return None if n is None else rank + (n - 1) * world_size
 
     def __len__(self) -> int:
-        """This rank's number of batches per epoch. Raises TypeError if it is not known beforehand."""
+        """This rank's number of batches per epoch. Raises TypeError if that is not known beforehand."""
         n = self._batches() if self._options.service is None else self._batches_here()
         return len(self.dataset) if n is None else n  # len() of the dataset raises the TypeError
 
@@ -367,7 +367,7 @@ class Loader(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batch that was delivered last; prefetched batches do not count. A run that
-        resumes from it may have another number of ranks and threads.
+        resumes from this state may have another number of ranks and threads.
         """
         return {"cachew": json.loads(self._begins(None) if self._state is None else self._state)}
 
@@ -409,9 +409,9 @@ class Loader(Generic[T]):
     # ---- what it does ----
 
     def profile(self) -> dict[str, Any]:
-        """`DatasetIterator.profile` of the loader's present iterator: where the time went so far. A loader
-        has one iterator for all epochs; a new one begins after a `for` loop that was left early. The call
-        waits until the batch that is being computed is ready.
+        """Where the time went so far: `DatasetIterator.profile` of the loader's present iterator. A loader
+        has one iterator for all epochs, but a new one after a `for` loop was left early. If a batch is being
+        computed, the call waits for it.
         """
         return self._running().profile()
 

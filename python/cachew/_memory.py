@@ -60,15 +60,16 @@ class InMemory:
         components: name -> array, or an object that numpy.asarray converts. Lists of bytes or texts become
             components of bytes. Contiguous arrays are not copied: do not write to them while the dataset is
             in use (with a cache, a change raises DataError). The content is hashed once, so that states of
-            other data are refused. The dataset's JSON contains only this hash, so only this process can run
-            the JSON. A pickle of the dataset contains the arrays, and another process can run it.
+            other data are refused. The dataset's JSON contains only this hash, not the arrays, so only this
+            process can run the JSON. A pickle of the dataset contains the arrays, so other processes can run
+            it.
         """
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 
     @classmethod
     def arrow(cls, source: Any) -> Self:
         """The rows of an object with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging
-        Face dataset with an Arrow table; Parquet files through these libraries. Only columns of bools and
+        Face dataset with an Arrow table, or Parquet files through these libraries. Only columns of bools and
         dictionaries are copied. A stream that can be read only once, such as a RecordBatchReader, is read to
         its end now, into memory. If it does not fit into memory, use `iterable` with a function that yields
         rows, or a source of files.

@@ -35,38 +35,40 @@ def load_plugin(path: _Path) -> None: ...
 
 class Operators:
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
-        """Components computed by expressions.
+        """Adds components that expressions compute.
 
         Each expression sees the components as they arrive, not the results of the other expressions in
         the same `set`. The expression determines the dtype and the shape of its component
         (docs/expressions.md).
 
-        set: {name: expression}; replaces a component that has the same name (an object)
+        set: {name: expression}; a component that has the same name is replaced (an object)
         """
 
     def autocache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
-        """A cache point: elements may be cached here instead of being computed again.
+        """Marks a cache point: a place where elements may be cached, so that they need not be computed
+        again.
 
-        If the run has a cache directory, the elements that arrive here may be written to it, and read
-        in later epochs and by other runs. Caching never changes a result. The run measures whether
-        caching pays; of several cache points it uses at most one. A cache point after a random
-        operator is used only if `freeze` is set.
+        If the run has a cache directory, the elements that reach this operator may be written to the
+        directory, and read from it in later epochs and by other runs. Caching never changes a result.
+        The run measures whether caching saves time. If a pipeline has several cache points, the run
+        uses at most one of them. A cache point after a random operator is used only if `freeze` is
+        set.
 
-        freeze: give the operators before this one the same draws in many epochs, so that random
-            results can be cached too; this holds even if nothing is cached (true or false)
-        reuse: with freeze: number of epochs with the same draws, after which new ones are drawn; 0:
-            all epochs (an integer, at least 0)
-        seed: with freeze: seed of the draws before this operator; -1: the seed of the run (an integer,
-            at least -1)
+        freeze: true: the random operators before this one draw the same numbers in many epochs, so
+            that their results can be cached; this also holds in runs without a cache (true or false)
+        reuse: with freeze: number of epochs in which the same numbers are drawn, before new ones are
+            drawn; 0: the same in all epochs (an integer, at least 0)
+        seed: with freeze: seed of the random operators before this one; -1: the seed of the run (an
+            integer, at least -1)
         """
 
     def batch(self, size: int, *, drop_remainder: bool = False) -> Dataset:
         """Stacks elements into batches.
 
-        A component must have the same shape in all elements of a batch.
+        Each component must have the same shape in all elements of a batch.
 
         size: elements per batch (an integer, from 1 to 1048576)
-        drop_remainder: leave out the last batch if it is not full (true or false)
+        drop_remainder: true: leave out the last batch if it is not full (true or false)
         """
 
     def bucket_by_length(
@@ -77,7 +79,7 @@ class Operators:
         *,
         pad: Mapping[str, Any] = {},
     ) -> Dataset:
-        """Batches elements of similar length, padded to the longest.
+        """Makes batches of elements of similar length, padded to the longest element of the batch.
 
         Each element goes to the bucket of its length, and a batch is made of elements of one bucket.
         Components whose shape varies are padded at the end of each dimension to the largest size in
@@ -85,31 +87,35 @@ class Operators:
 
         length: the length of an element: an expression that gives an integer (an expression (a
             string))
-        boundaries: bucket k holds lengths from boundaries[k-1] up to, but not including, boundaries[k]
-            (a list of integers of length 1 to 1023)
+        boundaries: limits between the buckets, in ascending order: bucket k holds lengths from
+            boundaries[k-1] up to, but not including, boundaries[k] (a list of integers of length 1 to
+            1023)
         sizes: elements per batch, for each bucket: one value more than boundaries (a list of integers
             of length 2 to 1024, from 1 to 1048576)
-        pad: {component: value}: the padding of each component; 0 for components not named (an object)
+        pad: the value that pads each component: {component: value}; components that are not named are
+            padded with 0 (an object)
         """
 
     def cache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
-        """A cache point that is used whenever there is a cache.
+        """Marks a cache point that is used whenever the run has a cache directory.
 
-        As `autocache`, but it is chosen before any `autocache`, and without measuring whether it pays.
+        `cache` works like `autocache`, with two differences. If the pipeline has both, the run uses
+        the `cache`. The run uses it without measuring whether caching saves time.
 
-        freeze: give the operators before this one the same draws in many epochs, so that random
-            results can be cached too; this holds even if nothing is cached (true or false)
-        reuse: with freeze: number of epochs with the same draws, after which new ones are drawn; 0:
-            all epochs (an integer, at least 0)
-        seed: with freeze: seed of the draws before this operator; -1: the seed of the run (an integer,
-            at least -1)
+        freeze: true: the random operators before this one draw the same numbers in many epochs, so
+            that their results can be cached; this also holds in runs without a cache (true or false)
+        reuse: with freeze: number of epochs in which the same numbers are drawn, before new ones are
+            drawn; 0: the same in all epochs (an integer, at least 0)
+        seed: with freeze: seed of the random operators before this one; -1: the seed of the run (an
+            integer, at least -1)
         """
 
     def cast(self, component: str, dtype: _DType) -> Dataset:
         """Converts a component to another dtype.
 
-        Floating point to integer rounds half to even, saturates, and turns NaN into 0. Integer to
-        integer wraps around. To bool is x != 0.
+        A floating-point value that becomes an integer is rounded to nearest, ties to even; values out
+        of range become the smallest or largest integer, and NaN becomes 0. An integer that becomes
+        another integer dtype wraps around. A value that becomes bool is true if it is not 0.
 
         component: the component to convert (the name of a component)
         dtype: the new dtype (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
@@ -117,7 +123,7 @@ class Operators:
         """
 
     def center_crop(self, component: str, size: Sequence[int]) -> Dataset:
-        """The middle of an image.
+        """Cuts the middle out of an image.
 
         The crop begins at y = (height - h) div 2, x = (width - w) div 2. A crop larger than the image
         fails the record.
@@ -130,10 +136,15 @@ class Operators:
     def concat(cls, inputs: Sequence[Dataset]) -> Dataset:
         """The elements of several chains, one chain after the other.
 
-        Must come first in a chain. All inputs must have the same components with the same dtypes.
+        `concat` takes the place of a source, at the start of a pipeline. All inputs must have the same
+        components with the same dtypes.
 
-        inputs: chains of operators, each with its own source (a list of chains)
+        inputs: a list of chains; a chain is a list of operators that begins with a source (a list of
+            chains)
         """
+
+    def count(self) -> Dataset:
+        """Changes nothing; the profile shows how many elements pass this operator (for tests)."""
 
     def decode_image(
         self,
@@ -144,20 +155,30 @@ class Operators:
         orientation: bool = True,
         max_pixels: int = 268435456,
     ) -> Dataset:
-        """An image [height, width, channels] from JPEG, PNG or WebP bytes.
+        """Decodes JPEG, PNG or WebP bytes to an image [height, width, channels].
 
-        The format is detected from the content. Conversions are those of Pillow's `convert`;
-        docs/pixels.md defines them, and says which images count as damaged. If a crop of the image
-        follows directly, only the rows and columns that it needs are decoded. Most damage below these
-        rows of a JPEG image then does not fail the record; any damage to a PNG or WebP image does.
+        The format is detected from the content. Channels are converted as by Pillow's `convert`;
+        docs/pixels.md defines the conversions, and says which images count as damaged. If a crop of
+        the image follows directly, only the rows and columns that the crop needs are decoded. In a
+        JPEG image, most damage below these rows then does not fail the record; in a PNG or WebP image,
+        any damage fails it.
 
         component: the encoded image, bytes (the name of a component)
-        channels: 1 (grey), 3 (RGB), 4 (RGBA), or 0: as stored (an integer, from 0 to 4)
-        dtype: "uint8" or "uint16" (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
-            float32, float64))
-        orientation: turn JPEG images as their EXIF orientation tag says (true or false)
+        channels: number of channels: 1 (grey), 3 (RGB), 4 (RGBA), or 0 (as many as the file has) (an
+            integer, from 0 to 4)
+        dtype: dtype of the image: "uint8" or "uint16" (a dtype (bool, uint8 .. uint64, int8 .. int64,
+            float16, bfloat16, float32, float64))
+        orientation: true: turn JPEG images as their EXIF orientation tag says (true or false)
         max_pixels: most pixels (width times height); a larger image fails the record (an integer, from
             1 to 1099511627776)
+        """
+
+    def delay(self, us: float, *, where: _Expression = "true") -> Dataset:
+        """Sleeps for each element (for tests).
+
+        us: time to sleep for each element, in microseconds (a number, from 0 to 1000000000000)
+        where: the condition, a scalar expression: only elements for which it is true wait (an
+            expression (a string))
         """
 
     def drop(self, components: str | Sequence[str]) -> Dataset:
@@ -165,6 +186,23 @@ class Operators:
 
         components: names of the components to drop (a list of strings or a single one of length at
             least 1)
+        """
+
+    def fail(
+        self,
+        where: _Expression = "true",
+        *,
+        kind: Literal["error", "crash", "hang"] = "error",
+    ) -> Dataset:
+        """Fails, crashes or hangs (for tests).
+
+        Workers of a service run `fail` with kind "crash" only if they were started with
+        --allow-python.
+
+        where: the condition, a scalar expression: elements for which it is true fail (an expression (a
+            string))
+        kind: error: the record fails; crash: the process is killed (SIGKILL); hang: the element waits
+            until the run is cancelled (a string: one of "error", "crash", "hang")
         """
 
     @classmethod
@@ -180,12 +218,12 @@ class Operators:
         """
 
     def filter(self, where: _Expression) -> Dataset:
-        """Only the elements for which an expression holds.
+        """Keeps the elements for which an expression is true, drops all others.
 
         A number counts as true if it is not 0. The number of elements after a filter is not known in
         advance.
 
-        where: condition: a scalar expression; elements for which it is false (0) are dropped (an
+        where: the condition, a scalar expression: elements for which it is false (0) are dropped (an
             expression (a string))
         """
 
@@ -194,11 +232,11 @@ class Operators:
         """Image files in one directory per class.
 
         Gives `image` (the file's bytes), `label` (int64: the number of the class, with the class
-        directories sorted by the bytes of their names) and `path` (relative to `root`). From each
-        class directory it takes the files that lie directly in it and end in jpg, jpeg, png or webp,
-        in upper or lower case.
+        directories sorted by the bytes of their names) and `path` (relative to `root`). In each class
+        directory it reads the files whose names end in jpg, jpeg, png or webp, in upper or lower case;
+        subdirectories are not read.
 
-        root: directory with one subdirectory per class (a string)
+        root: path of the directory with one subdirectory per class (a string)
         """
 
     @classmethod
@@ -212,15 +250,16 @@ class Operators:
     ) -> Dataset:
         """Components from the lines of JSON files (JSON Lines).
 
-        Each line is a JSON object. `features` is as in `parse_example`, with any dtype: strings give
-        `bytes` (UTF-8), true and false give `bool`, numbers give any other dtype. A feature of n
-        dimensions is an array nested n deep; if `variable` is true, it is nested one level deeper. A
-        feature that is null or missing gets its `default`. Without a default, a variable feature then
-        has no values, and any other feature fails the record. A record also fails on malformed JSON,
-        on a value of another type or shape, on a number that the dtype can't hold, and on a fraction
-        where the dtype is an integer. NaN, Infinity and -Infinity are numbers. If a key occurs twice,
-        the last value counts. Files and lines are as in `text`; an empty line is not an object, so its
-        record fails.
+        Each line is a JSON object, and each of its keys is a feature. `features` has the same form as
+        in `parse_example`, and allows every dtype: JSON strings give `bytes` (UTF-8), true and false
+        give `bool`, numbers give any other dtype. A feature with a shape of n dimensions is a JSON
+        array nested n deep; if `variable` is true, the array is nested one level deeper. A feature
+        that is null or missing gets its `default`. Without a default, a variable feature then has no
+        values, and any other feature fails the record. A record also fails on malformed JSON, on a
+        value of another type or shape, on a number that the dtype can't hold, and on a fraction where
+        the dtype is an integer. NaN, Infinity and -Infinity are allowed as numbers. If a key occurs
+        twice in a line, the last value counts. `jsonl` finds files and lines in the same way as
+        `text`; an empty line is not a JSON object, so its record fails.
 
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
@@ -228,8 +267,8 @@ class Operators:
             "auto", "none", "gzip", "zlib")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
             from 1 to 1073741824)
-        features: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}} (an
-            object)
+        features: the components to read: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape,
+            variable, default}} (an object)
         """
 
     def normalize(
@@ -240,18 +279,19 @@ class Operators:
         *,
         dtype: _DType = "float32",
     ) -> Dataset:
-        """(x - mean) / std, per channel.
+        """Computes (x - mean) / std for each channel of an image.
 
-        Computed in float32, whatever the dtype of the input. The last axis holds the channels, so
-        `normalize` must come before `transpose_image`. A two-dimensional image has one channel.
+        The computation is in float32, whatever the dtype of the input. The last axis holds the
+        channels, so `normalize` must come before `transpose_image`. A two-dimensional image has one
+        channel.
 
         component: the image (the name of a component)
         mean: value to subtract, per channel, in units of the input (a list of numbers or a single one
             of length 1 to 64, at least -1e+30)
         std: value to divide the difference by, per channel (a list of numbers or a single one of
             length 1 to 64, at least -1e+30)
-        dtype: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 .. uint64, int8 .. int64,
-            float16, bfloat16, float32, float64))
+        dtype: dtype of the result: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 ..
+            uint64, int8 .. int64, float16, bfloat16, float32, float64))
         """
 
     def pack(
@@ -265,12 +305,12 @@ class Operators:
         pad: int = 0,
         window: int = 1024,
     ) -> Dataset:
-        """Rows of a fixed length from sequences of tokens.
+        """Packs sequences of tokens into rows of a fixed length.
 
-        Fills rows with one sequence after the other. Gives `component` with `length` tokens per row,
-        and two int32 components of the same length. `segment_ids` says which segment of the row each
-        token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies
-        in this row. `positions` counts the tokens of each segment from 0. Other components are
+        `pack` fills rows with one sequence after the other. A row has `length` tokens in `component`,
+        and two int32 components of the same length. A segment is a sequence, or the part of a sequence
+        that lies in this row. `segment_ids` has the number of each token's segment in the row (from 1;
+        0 is padding). `positions` counts the tokens of each segment from 0. Other components are
         dropped. The elements of the epoch, counted before any filter, are divided into windows of
         `window` consecutive elements. The rows of a window depend only on its own elements, so any
         worker can compute them. A larger window leaves less padding and takes more memory. The
@@ -279,35 +319,36 @@ class Operators:
 
         component: sequences of tokens: integers, one dimension (the name of a component)
         length: tokens per row (an integer, from 1 to 16777216)
-        algorithm: next: put each sequence into the last row begun, or begin a new row (a string: one
-            of "next")
+        algorithm: next: put each sequence into the row that was begun last; if that row has no room,
+            begin a new row (a string: one of "next")
         split: true: a sequence that does not fit continues in the next row; false: the whole sequence
             goes to the next row (true or false)
         separator: a token appended to each sequence, counted as one of its tokens; []: none (a list of
             integers or a single one of length 0 to 1)
-        pad: token that fills the rest of a row (an integer)
+        pad: the token that fills the rest of a row (an integer)
         window: number of consecutive elements that are packed together; the last row of each window is
             padded (an integer, from 1 to 65536)
         """
 
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
-        """Components from a tf.train.Example; drops all other components.
+        """Reads components from a tf.train.Example, drops all other components.
 
-        A dtype alone means exactly one value, a scalar. An object means the feature `key` (default:
-        the component's name) of `dtype` with exactly as many values as `shape` has. If `variable` is
-        true, the feature may hold any number of such shapes, and the component has one more dimension
-        in front, which varies. `default` (a string, one number for all values, or a list of numbers)
-        is used if the feature is missing, or if it is empty and not variable. Without a default, a
-        variable feature then has no values, and any other feature fails the record. A record also
-        fails if a feature has another dtype or number of values, or if the Example is malformed.
+        In `features`, a dtype alone declares a feature of exactly one value, a scalar. An object
+        declares the feature `key` (default: the component's name), with values of `dtype`, exactly as
+        many as `shape` holds. If `variable` is true, the feature may hold any number of arrays of this
+        shape, and the component has one more dimension in front, which varies. `default` (a string,
+        one number for all values, or a list of numbers) is used if the feature is missing, or if it is
+        empty and not variable. Without a default, a variable feature then has no values, and any other
+        feature fails the record. A record also fails if a feature has another dtype or number of
+        values, or if the Example is malformed.
 
-        features: {name: "bytes"|"int64"|"float32"}, or {name: {key, dtype, shape, variable, default}}
-            (an object)
+        features: the components to read: {name: "bytes"|"int64"|"float32"}, or {name: {key, dtype,
+            shape, variable, default}} (an object)
         component: the component with the bytes of the Example (the name of a component)
         """
 
     def random_crop(self, component: str, size: Sequence[int]) -> Dataset:
-        """A rectangle of fixed size anywhere in an image.
+        """Cuts a rectangle of fixed size at a random place out of an image.
 
         All positions are equally likely. A crop larger than the image fails the record.
 
@@ -338,19 +379,22 @@ class Operators:
     ) -> Dataset:
         """Cuts a rectangle of random area and aspect ratio, and resizes it.
 
-        The usual augmentation for image classifiers (Inception's crop). It draws up to ten rectangles
-        and takes the first that fits the image. If none fits, it takes as much of the middle as
-        `ratio` allows. Pixels outside the crop do not affect the resized result.
+        This is the usual augmentation for image classifiers (Inception's crop). The operator draws up
+        to ten rectangles and takes the first that fits the image. If no rectangle fits, it takes as
+        much of the middle of the image as `ratio` allows. Pixels outside the crop do not affect the
+        resized result.
 
         component: the image (the name of a component)
         size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
-        scale: smallest and largest share of the image's area (a list of numbers of length 2, from
-            1e-09 to 1)
-        ratio: smallest and largest width / height; its logarithm is drawn uniformly (a list of numbers
-            of length 2, from 1e-06 to 1000000)
-        interpolation: how result pixels are computed (a string: one of "nearest", "bilinear",
-            "bicubic")
-        antialias: average over all pixels when shrinking (no effect with nearest) (true or false)
+        scale: smallest and largest area of the rectangle, as a share of the image's area (a list of
+            numbers of length 2, from 1e-09 to 1)
+        ratio: smallest and largest width / height of the rectangle; the logarithm of the ratio is
+            drawn uniformly (a list of numbers of length 2, from 1e-06 to 1000000)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic); from more with antialias (a string: one of "nearest",
+            "bilinear", "bicubic")
+        antialias: true: when shrinking, compute result pixels from all pixels of the image (no effect
+            with nearest) (true or false)
         """
 
     @classmethod
@@ -361,7 +405,7 @@ class Operators:
 
         stop: end of the range, which is not part of it (an integer)
         start: the first integer (an integer)
-        step: difference between two neighbours, not 0 (an integer)
+        step: difference between an integer and the one before it; not 0 (an integer)
         """
 
     def rename(self, names: Mapping[str, Any]) -> Dataset:
@@ -371,9 +415,10 @@ class Operators:
         """
 
     def repeat(self, count: int) -> Dataset:
-        """The elements several times.
+        """Gives all elements several times.
 
-        Gives all elements `count` times. Random operators draw anew in each pass.
+        One pass over all elements follows another, `count` passes in all. Random operators draw new
+        numbers in each pass.
 
         count: number of passes; -1: endless (an integer, at least -1)
         """
@@ -386,18 +431,20 @@ class Operators:
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
     ) -> Dataset:
-        """An image in another size.
+        """Resizes an image.
 
         The aspect ratio is not kept. With `antialias` (as in Pillow and torchvision), shrinking
-        averages over all pixels of the image. Without it (as in tf.image.resize and OpenCV), each
-        result pixel is computed from the nearest 2 x 2 (bilinear) or 4 x 4 (bicubic) pixels.
+        averages over all pixels of the image. Without `antialias` (as in tf.image.resize and OpenCV),
+        each result pixel is computed from the nearest 2 x 2 (bilinear) or 4 x 4 (bicubic) pixels.
         docs/pixels.md defines the arithmetic.
 
         component: the image (the name of a component)
         size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
-        interpolation: how result pixels are computed (a string: one of "nearest", "bilinear",
-            "bicubic")
-        antialias: average over all pixels when shrinking (no effect with nearest) (true or false)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic); from more with antialias (a string: one of "nearest",
+            "bilinear", "bicubic")
+        antialias: true: when shrinking, compute result pixels from all pixels of the image (no effect
+            with nearest) (true or false)
         """
 
     def select(self, components: str | Sequence[str]) -> Dataset:
@@ -414,26 +461,26 @@ class Operators:
         window: int = 0,
         reshuffle: bool = True,
     ) -> Dataset:
-        """The elements in random order, another order in each epoch.
+        """Puts the elements in random order, in a new order in each epoch.
 
-        A pseudo-random permutation of all elements, whatever their number. There is no buffer:
-        `shuffle` moves indices, never data. If the records of a source can't be read one by one
+        The order is a pseudo-random permutation of all elements, whatever their number. `shuffle` has
+        no buffer: it permutes indices, not data. If the records of a source can't be read one by one
         (compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).
 
-        by: record: permute all elements; chunk: permute runs of neighbouring records, for storage
-            where random reads are slow (a string: one of "record", "chunk")
-        window: only after an iterable, whose length is not known: number of consecutive elements that
-            are permuted among themselves; 0 after any other source (an integer, from 0 to 1048576)
-        reshuffle: true: another order in each epoch; false: the same order in all epochs (true or
-            false)
+        by: record: permute all elements; chunk: permute chunks of neighbouring records, and elements
+            only within windows of chunks, for storage where random reads are slow (a string: one of
+            "record", "chunk")
+        window: for the source `iterable`, whose length is not known: number of consecutive elements
+            that are permuted among themselves; for any other source: 0 (an integer, from 0 to 1048576)
+        reshuffle: true: a new order in each epoch; false: the same order in all epochs (true or false)
         """
 
     def skip(self, count: int) -> Dataset:
-        """All but the first elements.
+        """Leaves out the first elements.
 
-        Leaves out the first `count` elements (after a batcher: batches). If a filter or `flat_map`
-        comes before it, the elements must be counted one after the other, so one worker of a service
-        runs the whole epoch.
+        After `batch` or `bucket_by_length`, `skip` counts batches, not elements. If a filter or
+        `flat_map` comes before `skip`, the elements must be counted one after the other; in a service,
+        one worker then runs the whole epoch.
 
         count: number of elements to leave out (an integer, at least 0)
         """
@@ -448,10 +495,10 @@ class Operators:
         cost_us: float = 0,
         fill: Literal["random", "none"] = "random",
     ) -> Dataset:
-        """Made-up elements, at a chosen cost.
+        """Made-up elements that take a chosen CPU time, for tests and measurements.
 
-        Gives `data`. Random integers cover all values of their dtype; random floating-point numbers
-        lie in [0, 1). The values depend only on the element's number.
+        Gives the component `data`. Random integers cover all values of their dtype; random
+        floating-point numbers lie in [0, 1). The values depend only on the element's number.
 
         count: number of elements (an integer, from 0 to 1099511627776)
         shape: shape of an element (a list of integers of length 0 to 6, from 1 to 2147483648)
@@ -463,11 +510,12 @@ class Operators:
         """
 
     def take(self, count: int) -> Dataset:
-        """The first elements.
+        """Keeps only the first elements.
 
-        Keeps the first `count` elements (after a batcher: batches). After a filter or `flat_map`, all
-        workers of a service run the epoch until `count` elements have passed, provided that only maps
-        and `batch` come after `take`; otherwise one worker runs the whole epoch.
+        After `batch` or `bucket_by_length`, `take` counts batches, not elements. In a service, if a
+        filter or `flat_map` comes before `take`, one worker runs the whole epoch. There is one
+        exception: if only maps and `batch` come after `take`, all workers run the epoch until `count`
+        elements have passed.
 
         count: number of elements to keep (an integer, at least 0)
         """
@@ -486,20 +534,21 @@ class Operators:
         is its path up to the first dot of the base name; the rest after that dot is its extension. A
         component is the file with the extension `key` (default: the component's name). If `key` lists
         several extensions ("jpg;jpeg;png"), the first one that the sample has is taken. Upper and
-        lower case are the same. With dtype `bytes` the component is the content of the file. With any
-        other dtype it is the numbers in the file: text with white space between the numbers, or
-        NumPy's format if the extension ends with npy (dtype and shape must be those of the component).
-        `shape`, `variable` and `default` (for a sample without such a file) are as in `parse_example`.
-        The key "__key__" gives the sample's key. Directories, links and files without an extension are
-        skipped. Headers may be v7, ustar, GNU or pax. Damaged archives, sparse files, devices, and
-        names that lead out of the archive's directory are errors.
+        lower case of extensions are the same. With dtype `bytes` the component is the content of the
+        file. With any other dtype it is the numbers in the file: text with white space between the
+        numbers, or NumPy's format if the extension ends with npy (dtype and shape must be those of the
+        component). `shape`, `variable` and `default` (for a sample without such a file) are as in
+        `parse_example`. The key "__key__" gives the sample's key. Directories, links and files without
+        an extension are skipped. Headers may be v7, ustar, GNU or pax. A damaged archive is an error,
+        and so is an archive with sparse files, devices, or names that lead out of the archive's
+        directory.
 
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib")
-        components: {extension: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable,
-            default}}; key: one or more extensions, as in "jpg;jpeg;png" (an object)
+        components: the components to read: {extension: "bytes"|"int64"|...}, or {name: {key, dtype,
+            shape, variable, default}}; key: one or more extensions, as in "jpg;jpeg;png" (an object)
         """
 
     @classmethod
@@ -514,9 +563,9 @@ class Operators:
 
         Gives `text`, the bytes of each line without its end ("\n" or "\r\n"). The last line of a file
         may lack a line end; empty lines are records. Files come in the order of the patterns; the
-        files of one pattern are sorted by the bytes of their paths. Index files (*.cwx) that a
-        wildcard matches are left out. `compression` "auto" detects gzip but not zlib, because a text
-        may begin with the same bytes as zlib data.
+        files of one pattern are sorted by the bytes of their paths. Cachew's index files (*.cwx) are
+        left out, even if a wildcard matches them. `compression` "auto" detects gzip but not zlib,
+        because a text may begin with the same bytes as zlib data.
 
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
@@ -537,19 +586,21 @@ class Operators:
         """Records of TFRecord files.
 
         Gives `record`, the bytes of each record. Files come in the order of the patterns; the files of
-        one pattern are sorted by the bytes of their paths. Index files (*.cwx) that a wildcard matches
-        are left out. The CRC of each record's length is always checked when a file is indexed.
+        one pattern are sorted by the bytes of their paths. Cachew's index files (*.cwx) are left out,
+        even if a wildcard matches them. When a file is indexed, the CRC of each record's length is
+        always checked.
 
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib")
-        verify: check the CRC of each record's data, and compare it with the CRC in the index (true or
-            false)
+        verify: true: check the CRC of each record's data, and compare it with the CRC in the index
+            (true or false)
         """
 
     def transpose_image(self, component: str, *, layout: Literal["chw", "hwc"] = "chw") -> Dataset:
-        """Channels first ([height, width, channels] to [channels, height, width]) or the reverse.
+        """Moves the channels of an image first ([height, width, channels] to [channels, height, width])
+        or last.
 
         component: the image (the name of a component)
         layout: "chw": [height, width, channels] to [channels, height, width]; "hwc": the reverse (a
@@ -558,14 +609,15 @@ class Operators:
 
     @classmethod
     def zip(cls, inputs: Sequence[Dataset], *, stop: Literal["first"] = "first") -> Dataset:
-        """Several chains side by side: joins one element of each to one element.
+        """Joins the elements of several chains, one element of each chain to one element.
 
-        Must come first in a chain. Element i has the components of element i of each input; the names
-        of components must differ between inputs. An input is a source that is not an `iterable`,
-        followed only by index operators and maps. Before a block of elements is computed, one thread
-        reads its records of all inputs, one after the other. The record id of an element is its
-        position in `zip`.
+        `zip` takes the place of a source, at the start of a pipeline. Element i has the components of
+        element i of each input; the names of components must differ between inputs. An input is a
+        source other than `iterable`, which may be followed by operators of the kinds "map" and "index"
+        (such as `take`). One thread reads the records of all inputs for a block of elements, one input
+        after the other. The record id of an element is its position in the result of `zip`.
 
-        inputs: chains of operators, each with its own source (a list of chains)
-        stop: first: end with the shortest input (a string: one of "first")
+        inputs: a list of chains; a chain is a list of operators that begins with a source (a list of
+            chains)
+        stop: first: the result ends with the shortest input (a string: one of "first")
         """

@@ -33,8 +33,8 @@ from cachew._options import (
 
 
 class Field(NamedTuple):
-    """The type of a component: its dtype ("uint8", ..., "bytes") and its shape in one element. None in the
-    shape is a dimension that varies; the shape is None if even the number of dimensions varies.
+    """The type of a component: its dtype ("uint8", ..., "bytes") and its shape in one element. A dimension of
+    the shape is None if it varies; the whole shape is None if even the number of dimensions varies.
     """
 
     dtype: str
@@ -123,12 +123,12 @@ class Dataset(Functions, InMemory, Operators):
 
     def on_error(self, action: str) -> Dataset:
         """Sets what happens when a record can't be computed: "raise" (default) ends the iteration, "skip"
-        leaves the record out, "replace" puts another record, near it in the epoch, in its place.
+        leaves the record out, "replace" puts another record from the same part of the epoch in its place.
         """
         return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
 
     def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:
-        """Sets the seed and the number of epochs of iterators, and of `cachew run`, that are given none."""
+        """Sets the default seed and the default number of epochs of iterators and of `cachew run`."""
         given = {name: value for name, value in (("seed", seed), ("epochs", epochs)) if value is not None}
         return self._make(
             self._nodes,
@@ -147,8 +147,8 @@ class Dataset(Functions, InMemory, Operators):
 
     @classmethod
     def from_json(cls, text: str, base_dir: Path | None = None) -> Dataset:
-        """Makes a dataset of a pipeline's JSON. Relative paths in it are relative to base_dir (default: the
-        working directory).
+        """Makes a dataset of a pipeline's JSON. Relative paths in the JSON are relative to base_dir (default:
+        the working directory).
         """
         base_dir = os.path.abspath(os.getcwd() if base_dir is None else base_dir)
         return cls._parsed(json.loads(_core.Pipeline(text, base_dir).json()), base_dir)
@@ -163,8 +163,8 @@ class Dataset(Functions, InMemory, Operators):
         )
 
     def to_json(self, indent: int | None = None) -> str:
-        """The pipeline as JSON, as `from_json` and `cachew run` read it. Relative paths stay relative; `save`
-        changes those that would be wrong in the directory of the file.
+        """The pipeline as JSON, in the form that `from_json` and `cachew run` read. Relative paths stay
+        relative; `save` makes those absolute that would be wrong in the directory of the file.
         """
         return _json(self._nodes, self._head, indent)
 
@@ -240,7 +240,7 @@ class Dataset(Functions, InMemory, Operators):
 
     @property
     def schema(self) -> dict[str, Field]:
-        """Component name -> `Field` of one element, in the same order as in batches. It reads no data."""
+        """The type of each component: name -> `Field`, in the same order as in batches. Reads no data."""
         return {name: Field(dtype, shape) for name, dtype, shape in self._pipeline.schema()[0]}
 
     @property
@@ -249,16 +249,16 @@ class Dataset(Functions, InMemory, Operators):
         return self._pipeline.schema()[1] or None
 
     def n_batches(self, *, rank: int = 0, world_size: int = 1, index_dir: Path | None = None) -> int | None:
-        """The number of batches that each rank gets in an epoch; None if it is not known beforehand (after a
-        filter), or if the epoch has no end. Opens the sources.
+        """The number of batches that each rank gets in an epoch; None if this number is not known beforehand
+        (after a filter), or if the epoch has no end. Opens the sources.
         """
         # batches() gives None if the number is not known beforehand, -1 if the epoch has no end
         n = self._pipeline.batches(make_options(rank=rank, world_size=world_size, index_dir=index_dir))
         return None if n == -1 else n
 
     def __len__(self) -> int:
-        """The number of batches of an epoch. Raises TypeError if it is not known beforehand, or if the epoch
-        has no end. Opens the sources.
+        """The number of batches of an epoch. Raises TypeError if this number is not known beforehand (after a
+        filter), or if the epoch has no end. Opens the sources.
         """
         n = self._pipeline.batches(make_options())  # see n_batches
         if n is None:
@@ -294,44 +294,46 @@ class Dataset(Functions, InMemory, Operators):
         cache: str | int | None = None,
         cache_bytes: int | str | None = None,
     ) -> DatasetIterator:
-        """Runs the pipeline.
+        """Runs the pipeline in this process, and returns an iterator over its batches.
 
-        The sequence of batches is a function of pipeline, data and seed alone: threads, memory and stopping
-        points do not change it.
+        Pipeline, data and seed alone determine the sequence of batches. Threads, memory, and where a run
+        stops and resumes do not change it.
 
-        seed: seed of all randomness (default: the pipeline's, else 0)
+        seed: seed of all randomness (default: set by `defaults`, else 0)
 
-        epochs: number of epochs (default: the pipeline's, else 1); math.inf: without end
+        epochs: number of epochs (default: set by `defaults`, else 1); math.inf: without end
 
-        threads: number of compute threads (default: the CPUs that this process may use)
+        threads: number of compute threads (default: the CPUs that this process may use, or its part of them, as
+            for `memory`)
 
         memory: limit in bytes for everything except batches that the caller holds: 268435456 or "256M"
-            (default: half of the memory that this process may use)
+            (default: half of the memory that this process may use; of several ranks that a launcher
+            started on this host, each takes an equal part of it)
 
         rank, world_size: `world_size` iterators share each epoch, and this one is number `rank`, from 0. It
-            gets the batches with g modulo world_size = rank, where g is the batch's number in the epoch. In
-            the epoch in which a run with `state` resumes, g is counted from the state's position
+            gets the batches with g modulo world_size = rank, where g is the batch's number in the epoch. If
+            `state` lies within an epoch, g is counted from the state's position in that epoch
 
         state: resume from this state (a result of state_dict())
 
-        timeout_s: raise DeadlineError when a batch takes longer than this number of seconds
+        timeout_s: raise DeadlineError if no batch comes within this number of seconds (default: no limit)
 
         first_epoch: without a state, the first epoch to run; the last one is `epochs` - 1
 
         epoch: run this epoch alone; instead of `epochs` and `first_epoch`
 
-        optimize: False runs the operators as written; the results are the same
+        optimize: False runs the operators one by one, as written; the results are the same
 
         index_dir: directory of the sources' indexes (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
 
         cache_dir: directory where elements at an operator `autocache` or `cache` are kept, for later epochs
             and other runs; the results are the same
 
-        cache: which of the pipeline's operators `autocache` and `cache` is used: "auto" (default), "off"
-            (none), or its number among these operators, from 0
+        cache: which of the pipeline's operators `autocache` and `cache` is used: "auto" (default: Cachew
+            chooses), "off" (none), or the operator's number among these operators, from 0
 
-        cache_bytes: limit for the size of cache_dir, in the form of `memory` (default: its present size and
-            half of the free disk space)
+        cache_bytes: limit for the size of cache_dir in bytes, or as "10G" (default: the directory's present
+            size plus half of the free disk space)
         """
         if epoch is not None:
             if epochs is not None or first_epoch != 0 or state is not None:
@@ -374,13 +376,13 @@ class Dataset(Functions, InMemory, Operators):
 
         job: the job's name in the service, the same for all ranks (default: a unique name)
 
-        transport: how batches come from workers: "auto" (default), "shm" (memory shared on this host), "unix"
-            or "tcp"
+        transport: how batches come from workers: "auto" (default: the fastest that works), "shm" (memory
+            shared on this host), "unix" (a Unix socket on this host) or "tcp"
 
         token: the service's token (default: $CACHEW_TOKEN, if it is set)
 
-        open_timeout_s: seconds until a worker of the service must have opened the data (default 60); None: no
-            limit
+        open_timeout_s: seconds within which a worker of the service must have opened the data (default 60);
+            None: no limit
 
         tls_ca: use TLS; a PEM file with the certificate authority of the service, as `cachew keys init` makes
             it
@@ -393,8 +395,9 @@ class Dataset(Functions, InMemory, Operators):
         order: "exact" (default): the order of `iterator`. "any": batches are delivered as soon as they are
             ready, so that a slow batch does not delay others
 
-        guarantee: "exactly-once" (default). "at-most-once": elements that are lost when a worker fails are
-            not computed again; `order` must be "any", and "any" is its default in this case
+        guarantee: "exactly-once" (default): no element is lost or repeated. "at-most-once": elements that are
+            lost when a worker fails are not computed again; `order` must then be "any", which is its default
+            in this case
 
         sharding: as in the tf.data service. "dynamic" (default): the ranks share each epoch. "off": each rank
             gets the whole epoch, in a job of its own
@@ -436,7 +439,7 @@ class Dataset(Functions, InMemory, Operators):
         return iterator
 
     def peek(self) -> Batch:
-        """The first batch."""
+        """Runs the pipeline, and returns its first batch."""
         with self.iterator(epochs=1) as iterator:
             for batch in iterator:
                 return batch
@@ -452,9 +455,9 @@ class Dataset(Functions, InMemory, Operators):
         optimize: bool = True,
         index_dir: Path | None = None,
     ) -> str:
-        """A description of the pipeline for people: types after each operator, fused operators, and how
-        workers can divide the data. With run_s, it also runs the pipeline for that many seconds and adds
-        where the time goes and what would make the pipeline faster.
+        """A text that describes the pipeline: the types after each operator, the operators that run fused,
+        and how workers can divide the data. With run_s, the pipeline also runs for that many seconds, and the
+        text says where the time goes and what would make the pipeline faster.
         """
         limit = max(seconds("run_s", run_s), 0.0)
         options = make_options(

@@ -242,14 +242,14 @@ class Expr:
         return _call("log", self)
 
     def min(self, *others: Operand) -> Expr:
-        """Without arguments: the smallest value of the array. With arguments: the smallest of this and the
-        others, value by value.
+        """Without arguments: the smallest value of the array. With arguments: at each index, the smallest of
+        this value and the others.
         """
         return _call("min", self, *others)
 
     def max(self, *others: Operand) -> Expr:
-        """Without arguments: the largest value of the array. With arguments: the largest of this and the
-        others, value by value.
+        """Without arguments: the largest value of the array. With arguments: at each index, the largest of
+        this value and the others.
         """
         return _call("max", self, *others)
 
@@ -280,7 +280,7 @@ def col(name: str) -> Expr:
 
 @checked
 def where(condition: Operand, a: Operand, b: Operand) -> Expr:
-    """`a` where the condition is true (not 0), else `b`, value by value. Both are computed for all values."""
+    """At each index, `a` where the condition is true (not 0), else `b`. Both are computed at all indices."""
     return _call("where", condition, a, b)
 
 

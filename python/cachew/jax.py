@@ -70,11 +70,11 @@ def loader(
         "off") is not a JAX sharding but the argument `sharding` of Dataset.distribute; the arrays then have
         the default sharding
 
-    seed: seed of all randomness (default: the pipeline's, else 0)
+    seed: seed of all randomness (default: set by Dataset.defaults, else 0)
 
     prefetch: number of batches that are copied to the devices before the program requests them
 
-    rank, world_size: this process's number, and the number of processes, that share each epoch (default:
+    rank, world_size: the number of this process, from 0, and how many processes share each epoch (default:
         jax.process_index() and jax.process_count())
 
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator

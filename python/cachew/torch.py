@@ -83,7 +83,7 @@ def loader(
     On the CPU, tensors lie in the engine's memory, without a copy. With a device, a thread copies batches to
     pinned memory and then to the device, before the program requests them.
 
-    seed: seed of all randomness (default: the pipeline's, else 0)
+    seed: seed of all randomness (default: set by Dataset.defaults, else 0)
 
     device: device of the tensors (default: the CPU)
 
@@ -91,9 +91,8 @@ def loader(
 
     prefetch: number of batches that are copied to the device before the program requests them
 
-    rank, world_size: this process's number, and the number of processes, that share each epoch (default:
-    those
-        of torch.distributed if it is initialised, else 0 and 1)
+    rank, world_size: the number of this process, from 0, and how many processes share each epoch (default:
+        those of torch.distributed if it is initialised, else 0 and 1)
 
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
 

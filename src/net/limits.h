@@ -21,7 +21,7 @@
 
 /* Initialisers of struct cw_conn_limits. */
 #define CW_LIMITS_DISPATCHER \
-    {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* dispatcher */
+    {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* dispatcher, from any process */
 #define CW_LIMITS_WORKER_CONTROL \
     {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 0}            /* worker, from its dispatcher */
 #define CW_LIMITS_WORKER {.message = CW_MIB, .payload = 0, .queued = 0} /* worker, from a client */

@@ -6,7 +6,7 @@ static const struct cw_attr_def attrs[] = {
     {.name = "drop_remainder",
      .kind = CW_ATTR_BOOL,
      .def = "false",
-     .doc = "leave out the last batch if it is not full"},
+     .doc = "true: leave out the last batch if it is not full"},
     {0},
 };
 
@@ -18,7 +18,7 @@ static const struct cw_batcher batcher = {.sizes = "size",
 const struct cw_op_desc cw_op_batch = {
     .name = "batch",
     .summary = "stacks elements into batches",
-    .doc = "A component must have the same shape in all elements of a batch.",
+    .doc = "Each component must have the same shape in all elements of a batch.",
     .kind = CW_OP_BATCHER,
     .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},
     .batcher = &batcher,

@@ -124,7 +124,8 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_INTS,
      .len_min = 1,
      .len_max = BUCKETS_MAX - 1,
-     .doc = "bucket k holds lengths from boundaries[k-1] up to, but not including, boundaries[k]"},
+     .doc = "limits between the buckets, in ascending order: bucket k holds lengths from boundaries[k-1] up "
+            "to, but not including, boundaries[k]"},
     {.name = "sizes",
      .kind = CW_ATTR_INTS,
      .len_min = 2,
@@ -135,7 +136,8 @@ static const struct cw_attr_def attrs[] = {
     {.name = "pad",
      .kind = CW_ATTR_OBJECT,
      .def = "{}",
-     .doc = "{component: value}: the padding of each component; 0 for components not named"},
+     .doc = "the value that pads each component: {component: value}; components that are not named are "
+            "padded with 0"},
     {0},
 };
 
@@ -148,7 +150,7 @@ static const struct cw_batcher batcher = {.sizes = "sizes",
 
 const struct cw_op_desc cw_op_bucket_by_length = {
     .name = "bucket_by_length",
-    .summary = "batches elements of similar length, padded to the longest",
+    .summary = "makes batches of elements of similar length, padded to the longest element of the batch",
     .doc = "Each element goes to the bucket of its length, and a batch is made of elements of one bucket. "
            "Components whose shape varies are padded at the end of each dimension to the largest size in "
            "the batch. Bytes are not padded.",

@@ -271,7 +271,8 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"next\"",
      .choices = algorithms,
-     .doc = "next: put each sequence into the last row begun, or begin a new row"},
+     .doc = "next: put each sequence into the row that was begun last; if that row has no room, begin a new "
+            "row"},
     {.name = "split",
      .kind = CW_ATTR_BOOL,
      .def = "true",
@@ -284,7 +285,7 @@ static const struct cw_attr_def attrs[] = {
      .len_max = 1,
      .scalar_too = true,
      .doc = "a token appended to each sequence, counted as one of its tokens; []: none"},
-    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "token that fills the rest of a row"},
+    {.name = "pad", .kind = CW_ATTR_INT, .def = "0", .doc = "the token that fills the rest of a row"},
     {.name = "window",
      .kind = CW_ATTR_INT,
      .def = "1024",
@@ -297,16 +298,16 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_pack = {
     .name = "pack",
-    .summary = "rows of a fixed length from sequences of tokens",
-    .doc = "Fills rows with one sequence after the other. Gives `component` with `length` tokens per row, "
-           "and two int32 components of the same length. `segment_ids` says which segment of the row each "
-           "token belongs to (from 1; 0 is padding); a segment is a sequence, or the part of it that lies "
-           "in this row. `positions` counts the tokens of each segment from 0. Other components are "
+    .summary = "packs sequences of tokens into rows of a fixed length",
+    .doc = "`pack` fills rows with one sequence after the other. A row has `length` tokens in `component`, "
+           "and two int32 components of the same length. A segment is a sequence, or the part of a sequence "
+           "that lies in this row. `segment_ids` has the number of each token's segment in the row (from 1; "
+           "0 is padding). `positions` counts the tokens of each segment from 0. Other components are "
            "dropped. The elements of the epoch, counted before any filter, are divided into windows of "
            "`window` consecutive elements. The rows of a window depend only on its own elements, so any "
-           "worker can compute them. A larger window leaves less padding and takes more memory. The "
-           "pipeline must have exactly one source, which must not be an `iterable`. `shuffle` and "
-           "`repeat` must come before `pack`.",
+           "worker can compute them. A larger window leaves less padding and takes more memory. The pipeline "
+           "must have exactly one source, which must not be an `iterable`. `shuffle` and `repeat` must come "
+           "before `pack`.",
     .kind = CW_OP_FLAT_MAP,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_WINDOWED},
     .attrs = attrs,

@@ -22,31 +22,32 @@ const struct cw_attr_def cw_cache_point_attrs[] = {
     {.name = "freeze",
      .kind = CW_ATTR_BOOL,
      .def = "false",
-     .doc = "give the operators before this one the same draws in many epochs, so that random results can "
-            "be cached too; this holds even if nothing is cached"},
+     .doc = "true: the random operators before this one draw the same numbers in many epochs, so that their "
+            "results can be cached; this also holds in runs without a cache"},
     {.name = "reuse",
      .kind = CW_ATTR_INT,
      .def = "0",
      .min = 0,
      .max = 0x1p62,
-     .doc = "with freeze: number of epochs with the same draws, after which new ones are drawn; 0: all "
-            "epochs"},
+     .doc = "with freeze: number of epochs in which the same numbers are drawn, before new ones are drawn; "
+            "0: the same in all epochs"},
     {.name = "seed",
      .kind = CW_ATTR_INT,
      .def = "-1",
      .min = -1,
      .max = 0x1p62,
-     .doc = "with freeze: seed of the draws before this operator; -1: the seed of the run"},
+     .doc = "with freeze: seed of the random operators before this one; -1: the seed of the run"},
     {0},
 };
 
 const struct cw_op_desc cw_op_autocache = {
     .name = "autocache",
-    .summary = "a cache point: elements may be cached here instead of being computed again",
-    .doc = "If the run has a cache directory, the elements that arrive here may be written to it, and "
-           "read in later epochs and by other runs. Caching never changes a result. The run measures "
-           "whether caching pays; of several cache points it uses at most one. A cache point after a "
-           "random operator is used only if `freeze` is set.",
+    .summary = "marks a cache point: a place where elements may be cached, so that they need not be computed "
+               "again",
+    .doc = "If the run has a cache directory, the elements that reach this operator may be written to the "
+           "directory, and read from it in later epochs and by other runs. Caching never changes a result. "
+           "The run measures whether caching saves time. If a pipeline has several cache points, the run "
+           "uses at most one of them. A cache point after a random operator is used only if `freeze` is set.",
     .kind = CW_OP_MAP,
     .effects.pinned = true,
     .cache_point = CW_CACHE_AUTO,

@@ -3,9 +3,9 @@
 
 const struct cw_op_desc cw_op_cache = {
     .name = "cache",
-    .summary = "a cache point that is used whenever there is a cache",
-    .doc = "As `autocache`, but it is chosen before any `autocache`, and without measuring whether it "
-           "pays.",
+    .summary = "marks a cache point that is used whenever the run has a cache directory",
+    .doc = "`cache` works like `autocache`, with two differences. If the pipeline has both, the run uses the "
+           "`cache`. The run uses it without measuring whether caching saves time.",
     .kind = CW_OP_MAP,
     .effects.pinned = true,
     .cache_point = CW_CACHE_FORCED,

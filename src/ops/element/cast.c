@@ -57,8 +57,9 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_cast = {
     .name = "cast",
     .summary = "converts a component to another dtype",
-    .doc = "Floating point to integer rounds half to even, saturates, and turns NaN into 0. Integer to "
-           "integer wraps around. To bool is x != 0.",
+    .doc = "A floating-point value that becomes an integer is rounded to nearest, ties to even; values out "
+           "of range become the smallest or largest integer, and NaN becomes 0. An integer that becomes "
+           "another integer dtype wraps around. A value that becomes bool is true if it is not 0.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_CAST,
     .attrs = attrs,

@@ -149,7 +149,8 @@ static int parse_example_run(const struct cw_op *op, struct cw_block *b, struct 
 static const struct cw_attr_def attrs[] = {
     {.name = "features",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{name: \"bytes\"|\"int64\"|\"float32\"}, or {name: {key, dtype, shape, variable, default}}"},
+     .doc = "the components to read: {name: \"bytes\"|\"int64\"|\"float32\"}, or {name: {key, dtype, shape, "
+            "variable, default}}"},
     {.name = "component",
      .kind = CW_ATTR_COMPONENT,
      .def = "\"record\"",
@@ -159,15 +160,15 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_parse_example = {
     .name = "parse_example",
-    .summary = "components from a tf.train.Example; drops all other components",
-    .doc = "A dtype alone means exactly one value, a scalar. An object means the feature `key` (default: "
-           "the component's name) of `dtype` with exactly as many values as `shape` has. If `variable` is "
-           "true, the feature may hold any number of such shapes, and the component has one more "
-           "dimension in front, which varies. `default` (a string, one number for all values, or a list "
-           "of numbers) is used if the feature is missing, or if it is empty and not variable. Without a "
-           "default, a variable feature then has no values, and any other feature fails the record. A "
-           "record also fails if a feature has another dtype or number of values, or if the Example is "
-           "malformed.",
+    .summary = "reads components from a tf.train.Example, drops all other components",
+    .doc = "In `features`, a dtype alone declares a feature of exactly one value, a scalar. An object "
+           "declares the feature `key` (default: the component's name), with values of `dtype`, exactly as "
+           "many as `shape` holds. If `variable` is true, the feature may hold any number of arrays of this "
+           "shape, and the component has one more dimension in front, which varies. `default` (a string, one "
+           "number for all values, or a list of numbers) is used if the feature is missing, or if it is "
+           "empty and not variable. Without a default, a variable feature then has no values, and any other "
+           "feature fails the record. A record also fails if a feature has another dtype or number of "
+           "values, or if the Example is malformed.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = parse_example_bind,

@@ -69,13 +69,13 @@ static int assign_run(const struct cw_op *op, struct cw_block *block, struct cw_
 static const struct cw_attr_def attrs[] = {
     {.name = "set",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{name: expression}; replaces a component that has the same name"},
+     .doc = "{name: expression}; a component that has the same name is replaced"},
     {0},
 };
 
 const struct cw_op_desc cw_op_assign = {
     .name = "assign",
-    .summary = "components computed by expressions",
+    .summary = "adds components that expressions compute",
     .doc = "Each expression sees the components as they arrive, not the results of the other expressions "
            "in the same `set`. The expression determines the dtype and the shape of its component "
            "(docs/expressions.md).",

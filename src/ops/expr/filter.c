@@ -19,13 +19,13 @@ static int filter_run(const struct cw_op *op, struct cw_block *block, struct cw_
 static const struct cw_attr_def attrs[] = {
     {.name = "where",
      .kind = CW_ATTR_EXPR,
-     .doc = "condition: a scalar expression; elements for which it is false (0) are dropped"},
+     .doc = "the condition, a scalar expression: elements for which it is false (0) are dropped"},
     {0},
 };
 
 const struct cw_op_desc cw_op_filter = {
     .name = "filter",
-    .summary = "only the elements for which an expression holds",
+    .summary = "keeps the elements for which an expression is true, drops all others",
     .doc = "A number counts as true if it is not 0. The number of elements after a filter is not known in "
            "advance.",
     .kind = CW_OP_FILTER,

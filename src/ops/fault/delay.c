@@ -22,18 +22,18 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_FLOAT,
      .min = 0,
      .max = 1e12,
-     .doc = "sleep for each element, in microseconds"},
+     .doc = "time to sleep for each element, in microseconds"},
     {.name = "where",
      .kind = CW_ATTR_EXPR,
      .def = "\"true\"",
-     .doc = "condition: a scalar expression; only elements for which it is true wait"},
+     .doc = "the condition, a scalar expression: only elements for which it is true wait"},
     {0},
 };
 
 const struct cw_op_desc cw_op_delay = {
     .name = "delay",
     .for_tests = true,
-    .summary = "sleeps, for tests",
+    .summary = "sleeps for each element (for tests)",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = cw_expr_bind_where,

@@ -33,7 +33,7 @@ static const struct cw_attr_def attrs[] = {
     {.name = "where",
      .kind = CW_ATTR_EXPR,
      .def = "\"true\"",
-     .doc = "condition: a scalar expression; elements for which it is true fail"},
+     .doc = "the condition, a scalar expression: elements for which it is true fail"},
     {.name = "kind",
      .kind = CW_ATTR_STRING,
      .def = "\"error\"",
@@ -52,7 +52,7 @@ static bool fail_ends_process(const json_t *given)
 const struct cw_op_desc cw_op_fail = {
     .name = "fail",
     .for_tests = true,
-    .summary = "fails, crashes or hangs, for tests",
+    .summary = "fails, crashes or hangs (for tests)",
     .doc = "Workers of a service run `fail` with kind \"crash\" only if they were started with "
            "--allow-python.",
     .kind = CW_OP_MAP,

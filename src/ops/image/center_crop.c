@@ -24,7 +24,7 @@ static const struct cw_attr_def attrs[] = {CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATT
 
 const struct cw_op_desc cw_op_center_crop = {
     .name = "center_crop",
-    .summary = "the middle of an image",
+    .summary = "cuts the middle out of an image",
     .doc = "The crop begins at y = (height - h) div 2, x = (width - w) div 2. A crop larger than the "
            "image fails the record.",
     .kind = CW_OP_MAP,

@@ -67,12 +67,16 @@ static const struct cw_attr_def attrs[] = {
      .def = "3",
      .min = 0,
      .max = 4,
-     .doc = "1 (grey), 3 (RGB), 4 (RGBA), or 0: as stored"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"uint8\"", .doc = "\"uint8\" or \"uint16\""},
+     .doc = "number of channels: 1 (grey), 3 (RGB), 4 (RGBA), or 0 (as many as the file has)"},
+    {.name = "dtype",
+     .kind = CW_ATTR_DTYPE,
+     .def = "\"uint8\"",
+     .doc = "dtype of the image: \"uint8\" or "
+            "\"uint16\""},
     {.name = "orientation",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "turn JPEG images as their EXIF orientation tag says"},
+     .doc = "true: turn JPEG images as their EXIF orientation tag says"},
     {.name = "max_pixels",
      .kind = CW_ATTR_INT,
      .def = "268435456",
@@ -84,12 +88,12 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_decode_image = {
     .name = "decode_image",
-    .summary = "an image [height, width, channels] from JPEG, PNG or WebP bytes",
-    .doc = "The format is detected from the content. Conversions are those of Pillow's `convert`; "
-           "docs/pixels.md defines them, and says which images count as damaged. If a crop of the image "
-           "follows directly, only the rows and columns that it needs are decoded. Most damage below "
-           "these rows of a JPEG image then does not fail the record; any damage to a PNG or WebP image "
-           "does.",
+    .summary = "decodes JPEG, PNG or WebP bytes to an image [height, width, channels]",
+    .doc = "The format is detected from the content. Channels are converted as by Pillow's `convert`; "
+           "docs/pixels.md defines the conversions, and says which images count as damaged. If a crop of the "
+           "image follows directly, only the rows and columns that the crop needs are decoded. In a JPEG "
+           "image, most damage below these rows then does not fail the record; in a PNG or WebP image, any "
+           "damage fails it.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = decode_image_bind,

@@ -108,12 +108,14 @@ extern const char *const cw_interp_names[];
      .kind = CW_ATTR_STRING, \
      .def = "\"bilinear\"", \
      .choices = cw_interp_names, \
-     .doc = "how result pixels are computed"}
+     .doc = "what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear) or 4 x 4 " \
+            "pixels (bicubic); from more with antialias"}
 #define CW_IMAGE_ATTR_ANTIALIAS \
     {.name = "antialias", \
      .kind = CW_ATTR_BOOL, \
      .def = "true", \
-     .doc = "average over all pixels when shrinking (no effect with nearest)"}
+     .doc = "true: when shrinking, compute result pixels from all pixels of the image (no effect with " \
+            "nearest)"}
 
 /* cw_op_desc.run of every operator with a role: runs that operator alone. */
 int cw_image_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err) _must_check_;

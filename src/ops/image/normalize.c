@@ -100,15 +100,16 @@ static const struct cw_attr_def attrs[] = {
     {.name = "dtype",
      .kind = CW_ATTR_DTYPE,
      .def = "\"float32\"",
-     .doc = "float16, bfloat16, float32 or float64"},
+     .doc = "dtype of the result: float16, bfloat16, float32 or float64"},
     {0},
 };
 
 const struct cw_op_desc cw_op_normalize = {
     .name = "normalize",
-    .summary = "(x - mean) / std, per channel",
-    .doc = "Computed in float32, whatever the dtype of the input. The last axis holds the channels, so "
-           "`normalize` must come before `transpose_image`. A two-dimensional image has one channel.",
+    .summary = "computes (x - mean) / std for each channel of an image",
+    .doc = "The computation is in float32, whatever the dtype of the input. The last axis holds the "
+           "channels, so `normalize` must come before `transpose_image`. A two-dimensional image has one "
+           "channel.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_PIXELWISE,
     .attrs = attrs,

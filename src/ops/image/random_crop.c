@@ -28,7 +28,7 @@ static const struct cw_attr_def attrs[] = {CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATT
 
 const struct cw_op_desc cw_op_random_crop = {
     .name = "random_crop",
-    .summary = "a rectangle of fixed size anywhere in an image",
+    .summary = "cuts a rectangle of fixed size at a random place out of an image",
     .doc = "All positions are equally likely. A crop larger than the image fails the record.",
     .kind = CW_OP_MAP,
     .effects = {.action = CW_ACTS_SPATIAL, .random = true},

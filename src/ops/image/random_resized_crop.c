@@ -93,7 +93,7 @@ static const struct cw_attr_def attrs[] = {
      .max = 1,
      .len_min = 2,
      .len_max = 2,
-     .doc = "smallest and largest share of the image's area"},
+     .doc = "smallest and largest area of the rectangle, as a share of the image's area"},
     {.name = "ratio",
      .kind = CW_ATTR_FLOATS,
      .def = "[0.75, 1.3333]",
@@ -101,7 +101,8 @@ static const struct cw_attr_def attrs[] = {
      .max = 1e6,
      .len_min = 2,
      .len_max = 2,
-     .doc = "smallest and largest width / height; its logarithm is drawn uniformly"},
+     .doc = "smallest and largest width / height of the rectangle; the logarithm of the ratio is drawn "
+            "uniformly"},
     CW_IMAGE_ATTR_INTERP,
     CW_IMAGE_ATTR_ANTIALIAS,
     {0},
@@ -110,9 +111,10 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_random_resized_crop = {
     .name = "random_resized_crop",
     .summary = "cuts a rectangle of random area and aspect ratio, and resizes it",
-    .doc = "The usual augmentation for image classifiers (Inception's crop). It draws up to ten "
-           "rectangles and takes the first that fits the image. If none fits, it takes as much of the "
-           "middle as `ratio` allows. Pixels outside the crop do not affect the resized result.",
+    .doc = "This is the usual augmentation for image classifiers (Inception's crop). The operator draws up "
+           "to ten rectangles and takes the first that fits the image. If no rectangle fits, it takes as "
+           "much of the middle of the image as `ratio` allows. Pixels outside the crop do not affect the "
+           "resized result.",
     .kind = CW_OP_MAP,
     .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
     .attrs = attrs,

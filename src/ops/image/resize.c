@@ -32,10 +32,10 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_resize = {
     .name = "resize",
-    .summary = "an image in another size",
+    .summary = "resizes an image",
     .doc = "The aspect ratio is not kept. With `antialias` (as in Pillow and torchvision), shrinking "
-           "averages over all pixels of the image. Without it (as in tf.image.resize and OpenCV), each "
-           "result pixel is computed from the nearest 2 x 2 (bilinear) or 4 x 4 (bicubic) pixels. "
+           "averages over all pixels of the image. Without `antialias` (as in tf.image.resize and OpenCV), "
+           "each result pixel is computed from the nearest 2 x 2 (bilinear) or 4 x 4 (bicubic) pixels. "
            "docs/pixels.md defines the arithmetic.",
     .kind = CW_OP_MAP,
     .effects.action = CW_ACTS_NEIGHBOURHOOD,

@@ -68,7 +68,8 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_transpose_image = {
     .name = "transpose_image",
-    .summary = "channels first ([height, width, channels] to [channels, height, width]) or the reverse",
+    .summary = "moves the channels of an image first ([height, width, channels] to [channels, height, "
+               "width]) or last",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = transpose_image_bind,

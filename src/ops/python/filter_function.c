@@ -21,8 +21,9 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, {0}};
 
 const struct cw_op_desc cw_op_filter_function = {
     .name = "filter_function",
-    .summary = "only the elements for which a Python function returns a true value",
-    .doc = "In Python this is `filter(function)`. The function gets the element as in `map`.",
+    .summary = "keeps the elements for which a Python function returns a true value, drops all others",
+    .doc = "In Python it is written `filter(function)`. The function gets the element in the same form as "
+           "that of `map`.",
     .kind = CW_OP_FILTER,
     .effects.count = CW_COUNT_FEWER,
     .function = true,

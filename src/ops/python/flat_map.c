@@ -94,9 +94,10 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_flat_map = {
     .name = "flat_map",
     .summary = "replaces each element by any number of elements that a Python function returns",
-    .doc = "The function gets the element as in `map` and returns a list of dicts, or is a generator of "
-           "dicts. The elements made from one record stay together, in order. The number of elements "
-           "after `flat_map` is not known in advance. Not allowed with on_error \"replace\".",
+    .doc = "The function gets the element in the same form as that of `map`. It returns a list of dicts, or "
+           "is a generator of dicts. The elements made from one record stay together, in order. The number "
+           "of elements after `flat_map` is not known in advance. `flat_map` is not allowed with on_error "
+           "\"replace\".",
     .kind = CW_OP_FLAT_MAP,
     .effects.count = CW_COUNT_ANY,
     .function = true,

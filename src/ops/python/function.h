@@ -24,7 +24,7 @@ struct cw_function {
 #define CW_FUNCTION_ATTRS \
     {.name = "function", \
      .kind = CW_ATTR_FUNCTION, \
-     .doc = "the Python function, as the Python package writes it: {name, identity, payload, modules, " \
+     .doc = "the Python function, which the Python package writes as {name, identity, payload, modules, " \
             "path, rng}"}, \
         {.name = "timeout_s", \
          .kind = CW_ATTR_FLOAT, \
@@ -32,26 +32,26 @@ struct cw_function {
          .min = 0.001, \
          .max = 1e6, \
          .effort = true, \
-         .doc = "longest time for one call, in seconds; after that its host process is ended and the " \
-                "call is made again"}, \
+         .doc = "longest time for one call, in seconds; then the host process is ended, and the call is " \
+                "made again"}, \
         {.name = "host_memory", \
          .kind = CW_ATTR_INT, \
          .def = "0", \
          .min = 0, \
          .max = 0x1p62, \
          .effort = true, \
-         .doc = "most resident memory of a host process, in bytes; 0: half of the machine's memory " \
+         .doc = "most resident memory of a host process, in bytes; 0: half of the machine's memory, " \
                 "divided by its number of CPUs"}, \
         {.name = "deterministic", \
          .kind = CW_ATTR_BOOL, \
          .def = "true", \
-         .doc = "false: the function gives different results each time on purpose; nothing after it is " \
-                "cached, and no element is computed twice to compare the results"}
+         .doc = "false: the function's results differ on purpose; nothing after it is cached, and no " \
+                "element is computed twice to check it"}
 #define CW_FUNCTION_OUTPUTS \
     {.name = "outputs", \
      .kind = CW_ATTR_OBJECT, \
-     .doc = "{name: {dtype, shape}}: the components that the function returns; in a shape, null is a " \
-            "dimension that varies; null instead of a shape: the number of dimensions varies"}
+     .doc = "the components that the function returns: {name: {dtype, shape}}; in a shape, null is a " \
+            "dimension that varies; if the shape itself is null, the number of dimensions varies"}
 
 /* cw_op_desc.bind: reads the attributes, and declares all components that arrive as inputs. If the operator
  * has `outputs`, they replace all components; a filter keeps the components. */

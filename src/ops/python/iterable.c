@@ -321,13 +321,13 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
-    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator "
-           "of dicts. It must give the same elements each time. It runs in one host process, a child "
-           "process with a Python interpreter. The number of elements is not known until the iterable "
-           "ends. In a service, one worker reads the iterable and sends the elements to the other "
-           "workers. `shuffle(window=n)` permutes each n consecutive elements among themselves. A run "
-           "that resumes from a state reads the iterable again from its beginning. If your data can be "
-           "read at any position, use another source, or `sequence`.",
+    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of "
+           "dicts. The function must give the same elements each time it is called. It runs in one host "
+           "process, a child process with a Python interpreter. The number of elements is not known until "
+           "the iterable ends. In a service, one worker reads the iterable and sends the elements to the "
+           "other workers. `shuffle(window=n)` permutes each n consecutive elements among themselves. A run "
+           "that resumes from a state reads the iterable again from its beginning. If your data can be read "
+           "at any position, use another source, such as `sequence` in Python.",
     .kind = CW_OP_SOURCE,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_SEQUENTIAL},
     .function = true,

@@ -95,12 +95,12 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_map_batches = {
     .name = "map_batches",
     .summary = "replaces each batch by the result of a Python function",
-    .doc = "Must come after `batch` or `bucket_by_length`; only `map_batches`, `take`, `skip` and `repeat` "
-           "may follow. The function gets a dict of arrays whose first dimension is the batch (bytes as an "
-           "object with offsets and data). It returns a dict of arrays, or lists of bytes, with the same "
-           "number of rows. Shapes in `outputs` are those of one element. If the function raises an "
-           "exception, the run ends whatever `on_error` says, because the failure does not belong to one "
-           "record.",
+    .doc = "`map_batches` must come after `batch` or `bucket_by_length`; only `map_batches`, `take`, `skip` "
+           "and `repeat` may follow. The function gets a dict of arrays whose first dimension is the number "
+           "of rows in the batch; bytes are an object with offsets and data. The function returns a dict of "
+           "arrays, or of lists of bytes, with the same number of rows. Shapes in `outputs` are those of one "
+           "element. If the function raises an exception, the run ends whatever `on_error` says, because the "
+           "failure does not belong to one record.",
     .kind = CW_OP_BATCH_MAP,
     .effects.count = CW_COUNT_SAME,
     .function = true,

@@ -87,14 +87,18 @@ static int concat_build(struct cw_seq_build *b, const struct cw_node *node, bool
 static const struct cw_index_map map = {.build = concat_build};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators, each with its own source"},
+    {.name = "inputs",
+     .kind = CW_ATTR_CHAINS,
+     .doc = "a list of chains; a chain is a list of operators that "
+            "begins with a source"},
     {0},
 };
 
 const struct cw_op_desc cw_op_concat = {
     .name = "concat",
     .summary = "the elements of several chains, one chain after the other",
-    .doc = "Must come first in a chain. All inputs must have the same components with the same dtypes.",
+    .doc = "`concat` takes the place of a source, at the start of a pipeline. All inputs must have the same "
+           "components with the same dtypes.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -106,8 +106,9 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_repeat = {
     .name = "repeat",
-    .summary = "the elements several times",
-    .doc = "Gives all elements `count` times. Random operators draw anew in each pass.",
+    .summary = "gives all elements several times",
+    .doc = "One pass over all elements follows another, `count` passes in all. Random operators draw new "
+           "numbers in each pass.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -373,27 +373,27 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"record\"",
      .choices = units,
-     .doc = "record: permute all elements; chunk: permute runs of neighbouring records, for storage where "
-            "random reads are slow"},
+     .doc = "record: permute all elements; chunk: permute chunks of neighbouring records, and elements only "
+            "within windows of chunks, for storage where random reads are slow"},
     {.name = "window",
      .kind = CW_ATTR_INT,
      .def = "0",
      .min = 0,
      .max = 1 << 20,
-     .doc = "only after an iterable, whose length is not known: number of consecutive elements that are "
-            "permuted among themselves; 0 after any other source"},
+     .doc = "for the source `iterable`, whose length is not known: number of consecutive elements that are "
+            "permuted among themselves; for any other source: 0"},
     {.name = "reshuffle",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "true: another order in each epoch; false: the same order in all epochs"},
+     .doc = "true: a new order in each epoch; false: the same order in all epochs"},
     {0},
 };
 
 const struct cw_op_desc cw_op_shuffle = {
     .name = "shuffle",
-    .summary = "the elements in random order, another order in each epoch",
-    .doc = "A pseudo-random permutation of all elements, whatever their number. There is no buffer: "
-           "`shuffle` moves indices, never data. If the records of a source can't be read one by one "
+    .summary = "puts the elements in random order, in a new order in each epoch",
+    .doc = "The order is a pseudo-random permutation of all elements, whatever their number. `shuffle` has "
+           "no buffer: it permutes indices, not data. If the records of a source can't be read one by one "
            "(compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).",
     .hint = "there is no buffer to size: shuffle() permutes all elements",
     .kind = CW_OP_INDEX,

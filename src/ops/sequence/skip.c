@@ -23,10 +23,10 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_skip = {
     .name = "skip",
-    .summary = "all but the first elements",
-    .doc = "Leaves out the first `count` elements (after a batcher: batches). If a filter or `flat_map` "
-           "comes before it, the elements must be counted one after the other, so one worker of a service "
-           "runs the whole epoch.",
+    .summary = "leaves out the first elements",
+    .doc = "After `batch` or `bucket_by_length`, `skip` counts batches, not elements. If a filter or "
+           "`flat_map` comes before `skip`, the elements must be counted one after the other; in a service, "
+           "one worker then runs the whole epoch.",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_COUNTED},
     .attrs = attrs,

@@ -18,10 +18,11 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_take = {
     .name = "take",
-    .summary = "the first elements",
-    .doc = "Keeps the first `count` elements (after a batcher: batches). After a filter or `flat_map`, "
-           "all workers of a service run the epoch until `count` elements have passed, provided that only "
-           "maps and `batch` come after `take`; otherwise one worker runs the whole epoch.",
+    .summary = "keeps only the first elements",
+    .doc = "After `batch` or `bucket_by_length`, `take` counts batches, not elements. In a service, if a "
+           "filter or `flat_map` comes before `take`, one worker runs the whole epoch. There is one "
+           "exception: if only maps and `batch` come after `take`, all workers run the epoch until `count` "
+           "elements have passed.",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_COUNTED},
     .attrs = attrs,

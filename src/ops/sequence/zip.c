@@ -184,23 +184,26 @@ static const struct cw_index_map map = {.zips = true, .build = zip_build};
 static const char *const stops[] = {"first", NULL};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "inputs", .kind = CW_ATTR_CHAINS, .doc = "chains of operators, each with its own source"},
+    {.name = "inputs",
+     .kind = CW_ATTR_CHAINS,
+     .doc = "a list of chains; a chain is a list of operators that "
+            "begins with a source"},
     {.name = "stop",
      .kind = CW_ATTR_STRING,
      .def = "\"first\"",
      .choices = stops,
-     .doc = "first: end with the shortest input"},
+     .doc = "first: the result ends with the shortest input"},
     {0},
 };
 
 const struct cw_op_desc cw_op_zip = {
     .name = "zip",
-    .summary = "several chains side by side: joins one element of each to one element",
-    .doc = "Must come first in a chain. Element i has the components of element i of each input; the names "
-           "of components must differ between inputs. An input is a source that is not an `iterable`, "
-           "followed only by index operators and maps. Before a block of elements is computed, one thread "
-           "reads its records of all inputs, one after the other. The record id of an element is its "
-           "position in `zip`.",
+    .summary = "joins the elements of several chains, one element of each chain to one element",
+    .doc = "`zip` takes the place of a source, at the start of a pipeline. Element i has the components of "
+           "element i of each input; the names of components must differ between inputs. An input is a "
+           "source other than `iterable`, which may be followed by operators of the kinds \"map\" and "
+           "\"index\" (such as `take`). One thread reads the records of all inputs for a block of elements, "
+           "one input after the other. The record id of an element is its position in the result of `zip`.",
     .kind = CW_OP_INDEX,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

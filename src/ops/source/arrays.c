@@ -156,10 +156,10 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_arrays = {
     .name = "arrays",
     .summary = "a data set in the memory of the program",
-    .doc = "Gives one component for each array, under the array's name. The program creates the arrays "
-           "(cachew_arrays_new, cachew_arrays_from_arrow), and the operator uses them in place, without a "
-           "copy. Their id is a hash of their content, so the same data have the same id in every "
-           "process. A process must create the arrays before a pipeline in it can name their id.",
+    .doc = "Gives one component for each array, under the array's name. The program creates the arrays (in C "
+           "with cachew_arrays_new or cachew_arrays_from_arrow), and the operator uses them in place, "
+           "without a copy. Their id is a hash of their content, so the same data have the same id in every "
+           "process. A process must create the arrays before it makes a pipeline with their id.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .here_only = true,

@@ -178,7 +178,7 @@ static const struct cw_attr_def attrs[] = {
     {.name = "root",
      .kind = CW_ATTR_STRING,
      .path = true,
-     .doc = "directory with one subdirectory per class"},
+     .doc = "path of the directory with one subdirectory per class"},
     {0},
 };
 
@@ -186,9 +186,9 @@ const struct cw_op_desc cw_op_image_folder = {
     .name = "image_folder",
     .summary = "image files in one directory per class",
     .doc = "Gives `image` (the file's bytes), `label` (int64: the number of the class, with the class "
-           "directories sorted by the bytes of their names) and `path` (relative to `root`). From each "
-           "class directory it takes the files that lie directly in it and end in jpg, jpeg, png or webp, "
-           "in upper or lower case.",
+           "directories sorted by the bytes of their names) and `path` (relative to `root`). In each class "
+           "directory it reads the files whose names end in jpg, jpeg, png or webp, in upper or lower case; "
+           "subdirectories are not read.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -184,22 +184,24 @@ static const struct cw_attr_def attrs[] = {
     CW_LINE_ATTRS,
     {.name = "features",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{name: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}"},
+     .doc = "the components to read: {name: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, "
+            "variable, default}}"},
     {0},
 };
 
 const struct cw_op_desc cw_op_jsonl = {
     .name = "jsonl",
     .summary = "components from the lines of JSON files (JSON Lines)",
-    .doc = "Each line is a JSON object. `features` is as in `parse_example`, with any dtype: strings give "
-           "`bytes` (UTF-8), true and false give `bool`, numbers give any other dtype. A feature of n "
-           "dimensions is an array nested n deep; if `variable` is true, it is nested one level deeper. A "
-           "feature that is null or missing gets its `default`. Without a default, a variable feature "
-           "then has no values, and any other feature fails the record. A record also fails on malformed "
-           "JSON, on a value of another type or shape, on a number that the dtype can't hold, and on a "
-           "fraction where the dtype is an integer. NaN, Infinity and -Infinity are numbers. If a key "
-           "occurs twice, the last value counts. Files and lines are as in `text`; an empty line is not "
-           "an object, so its record fails.",
+    .doc = "Each line is a JSON object, and each of its keys is a feature. `features` has the same form as "
+           "in `parse_example`, and allows every dtype: JSON strings give `bytes` (UTF-8), true and false "
+           "give `bool`, numbers give any other dtype. A feature with a shape of n dimensions is a JSON "
+           "array nested n deep; if `variable` is true, the array is nested one level deeper. A feature that "
+           "is null or missing gets its `default`. Without a default, a variable feature then has no values, "
+           "and any other feature fails the record. A record also fails on malformed JSON, on a value of "
+           "another type or shape, on a number that the dtype can't hold, and on a fraction where the dtype "
+           "is an integer. NaN, Infinity and -Infinity are allowed as numbers. If a key occurs twice in a "
+           "line, the last value counts. `jsonl` finds files and lines in the same way as `text`; an empty "
+           "line is not a JSON object, so its record fails.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -72,7 +72,11 @@ static int range_open(const struct cw_op *op, const struct cw_source_env *env CW
 static const struct cw_attr_def attrs[] = {
     {.name = "stop", .kind = CW_ATTR_INT, .doc = "end of the range, which is not part of it"},
     {.name = "start", .kind = CW_ATTR_INT, .def = "0", .doc = "the first integer"},
-    {.name = "step", .kind = CW_ATTR_INT, .def = "1", .doc = "difference between two neighbours, not 0"},
+    {.name = "step",
+     .kind = CW_ATTR_INT,
+     .def = "1",
+     .doc = "difference between an integer and the one "
+            "before it; not 0"},
     {0},
 };
 

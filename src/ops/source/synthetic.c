@@ -154,9 +154,9 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_synthetic = {
     .name = "synthetic",
-    .summary = "made-up elements, at a chosen cost",
-    .doc = "Gives `data`. Random integers cover all values of their dtype; random floating-point numbers "
-           "lie in [0, 1). The values depend only on the element's number.",
+    .summary = "made-up elements that take a chosen CPU time, for tests and measurements",
+    .doc = "Gives the component `data`. Random integers cover all values of their dtype; random "
+           "floating-point numbers lie in [0, 1). The values depend only on the element's number.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

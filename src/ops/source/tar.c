@@ -249,26 +249,26 @@ static const struct cw_attr_def attrs[] = {
     CW_RECORD_STREAM_ATTRS,
     {.name = "components",
      .kind = CW_ATTR_OBJECT,
-     .doc = "{extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}; "
-            "key: one or more extensions, as in \"jpg;jpeg;png\""},
+     .doc = "the components to read: {extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, "
+            "variable, default}}; key: one or more extensions, as in \"jpg;jpeg;png\""},
     {0},
 };
 
 const struct cw_op_desc cw_op_tar = {
     .name = "tar",
     .summary = "samples of tar shards (WebDataset)",
-    .doc = "A record is a sample: consecutive files of an archive that have the same key. The key of a "
-           "file is its path up to the first dot of the base name; the rest after that dot is its "
-           "extension. A component is the file with the extension `key` (default: the component's name). "
-           "If `key` lists several extensions (\"jpg;jpeg;png\"), the first one that the sample has is "
-           "taken. Upper and lower case are the same. With dtype `bytes` the component is the content of "
-           "the file. With any other dtype it is the numbers in the file: text with white space between "
-           "the numbers, or NumPy's format if the extension ends with npy (dtype and shape must be those "
-           "of the component). `shape`, `variable` and `default` (for a sample without such a file) are "
-           "as in `parse_example`. The key \"__key__\" gives the sample's key. Directories, links and "
-           "files without an extension are skipped. Headers may be v7, ustar, GNU or pax. Damaged "
-           "archives, sparse files, devices, and names that lead out of the archive's directory are "
-           "errors.",
+    .doc = "A record is a sample: consecutive files of an archive that have the same key. The key of a file "
+           "is its path up to the first dot of the base name; the rest after that dot is its extension. A "
+           "component is the file with the extension `key` (default: the component's name). If `key` lists "
+           "several extensions (\"jpg;jpeg;png\"), the first one that the sample has is taken. Upper and "
+           "lower case of extensions are the same. With dtype `bytes` the component is the content of the "
+           "file. With any other dtype it is the numbers in the file: text with white space between the "
+           "numbers, or NumPy's format if the extension ends with npy (dtype and shape must be those of the "
+           "component). `shape`, `variable` and `default` (for a sample without such a file) are as in "
+           "`parse_example`. The key \"__key__\" gives the sample's key. Directories, links and files "
+           "without an extension are skipped. Headers may be v7, ustar, GNU or pax. A damaged archive is an "
+           "error, and so is an archive with sparse files, devices, or names that lead out of the archive's "
+           "directory.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

@@ -75,17 +75,17 @@ static const struct cw_attr_def attrs[] = {
     {.name = "verify",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "check the CRC of each record's data, and compare it with the CRC in the index"},
+     .doc = "true: check the CRC of each record's data, and compare it with the CRC in the index"},
     {0},
 };
 
 const struct cw_op_desc cw_op_tfrecord = {
     .name = "tfrecord",
     .summary = "records of TFRecord files",
-    .doc = "Gives `record`, the bytes of each record. Files come in the order of the patterns; the files "
-           "of one pattern are sorted by the bytes of their paths. Index files (*.cwx) that a wildcard "
-           "matches are left out. The CRC of each record's length is always checked when a file is "
-           "indexed.",
+    .doc = "Gives `record`, the bytes of each record. Files come in the order of the patterns; the files of "
+           "one pattern are sorted by the bytes of their paths. Cachew's index files (*.cwx) are left out, "
+           "even if a wildcard matches them. When a file is indexed, the CRC of each record's length is "
+           "always checked.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

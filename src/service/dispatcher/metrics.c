@@ -23,8 +23,8 @@ static void metrics_connections(const struct cw_dispatcher *d, struct cw_metrics
                : p->role == CACHEW__ROLE__ROLE_WORKER       ? 1
                : p->role == CACHEW__ROLE__ROLE_ADMIN_CLIENT ? 2
                                                             : 3]++;
-    metrics_by_label(m, "dispatcher_connections", "Connected peers, by role.", "role", roles, counts,
-                     CW_COUNT_OF(roles));
+    metrics_by_label(m, "dispatcher_connections", "Open connections to the dispatcher, by the peer's role.",
+                     "role", roles, counts, CW_COUNT_OF(roles));
 }
 
 static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -36,15 +36,16 @@ static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
         held += w->n_held;
     }
     metrics_by_label(m, "dispatcher_workers",
-                     "Workers by state; workers that are gone are listed for ten minutes.", "state", states,
+                     "Workers by state; a worker that is gone is counted for ten minutes.", "state", states,
                      counts, CW_COUNT_OF(states));
-    cw_metrics_list(m, (const struct cw_metric_row[]){
-                           {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
-                            "Workers whose connection was lost, and that had not announced that they leave."},
-                           {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
-                            "Ranges that workers hold at the moment, finished or not."},
-                           {0},
-                       });
+    cw_metrics_list(m,
+                    (const struct cw_metric_row[]){
+                        {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
+                         "Workers whose connection broke although they had not announced that they leave."},
+                        {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
+                         "Ranges leased to workers at the moment, finished or not."},
+                        {0},
+                    });
 }
 
 static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -58,21 +59,22 @@ static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
             counts[i] += strcmp(state, states[i]) == 0;
         ranks += j->ranks.n_attached;
     }
-    metrics_by_label(m, "dispatcher_jobs", "Jobs by state; jobs that are over are listed for an hour.",
+    metrics_by_label(m, "dispatcher_jobs", "Jobs by state; a job that is over is counted for an hour.",
                      "state", states, counts, CW_COUNT_OF(states));
-    cw_metrics_list(m, (const struct cw_metric_row[]){
-                           {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks,
-                            "Ranks of jobs with a client."},
-                           {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->history.paces.n,
-                            "Batches delivered to ranks, without the first batch of each rank."},
-                           {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->history.paces.wait_s,
-                            "Time that ranks waited for these batches."},
-                           {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->history.paces.step_s,
-                            "Time that ranks spent between these batches."},
-                           {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->history.waited_most,
-                            "Share of the last two seconds that the longest-waiting rank waited."},
-                           {0},
-                       });
+    cw_metrics_list(m,
+                    (const struct cw_metric_row[]){
+                        {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks,
+                         "Ranks with a connected client."},
+                        {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->history.paces.n,
+                         "Batches delivered to ranks; the first batch of each rank is not counted."},
+                        {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->history.paces.wait_s,
+                         "Time that ranks waited for the batches of cachew_dispatcher_rank_batches_total."},
+                        {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->history.paces.step_s,
+                         "Time between the batches of cachew_dispatcher_rank_batches_total without waiting."},
+                        {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->history.waited_most,
+                         "Share of the last two seconds that the longest-waiting rank waited."},
+                        {0},
+                    });
 }
 
 /* Without a policy all of these except the decisions are 0. */
@@ -92,9 +94,9 @@ static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
     cw_metrics_list(m,
                     (const struct cw_metric_row[]){
                         {CW_METRIC_GAUGE, "dispatcher_workers_wanted", NULL, (double)wanted,
-                         "Workers that the policy wants for all jobs together."},
+                         "Workers that the policy wants for all jobs together; 0 without a policy."},
                         {CW_METRIC_GAUGE, "dispatcher_workers_serving", NULL, (double)serving,
-                         "Workers that serve a job."},
+                         "Workers that serve a job; 0 without a policy."},
                         {CW_METRIC_GAUGE, "dispatcher_pool_workers_wanted", NULL, (double)pooled,
                          "Workers requested from provisioners."},
                         {CW_METRIC_GAUGE, "dispatcher_pools", NULL, (double)pools, "Connected provisioners."},
@@ -115,7 +117,7 @@ static void metrics_streams(const struct cw_dispatcher *d, struct cw_metrics *m)
     CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
         counts[!s->data ? 0 : cw_list_empty(&s->jobs) ? 2 : 1]++;
     metrics_by_label(m, "dispatcher_streams",
-                     "Streams by state; an idle one has no job and is kept ready for a while.", "state",
+                     "Streams by state; an idle stream has no job and is kept ready for a while.", "state",
                      states, counts, CW_COUNT_OF(states));
 }
 
@@ -139,22 +141,22 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
             {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->leases.n_leased,
              "Leases given to workers, including second leases of late ranges."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->leases.n_completed,
-             "Ranges whose first completion arrived."},
+             "Ranges reported as completed; a second report of the same range is not counted."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
-             "Ranges that were late and were leased a second time."},
+             "Ranges that took much longer than expected and were leased to a second worker."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
-             "Ranges that lost their last worker; they are leased again if they are still wanted."},
+             "Ranges whose only worker was lost, or had to give them back."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
-             "Ranges of jobs with at-most-once that were lost with their workers, also if ranks got a part "
-             "of their batches."},
+             "Ranges lost with their worker and not computed again, because the guarantee is at-most-once; a "
+             "range counts even if ranks had received a part of it."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
-             "Transactions of the journal that are durable."},
+             "Transactions that were written to the journal and synced."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,
-             "Time of all commits; divided by their number: the mean."},
+             "Time that transactions of the journal took to write and sync, in total."},
             {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->journal.n_failures,
-             "Failed attempts to write a transaction."},
+             "Failed attempts to write a transaction to the journal."},
             {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->journal.retry_ns == 0,
-             "1: the journal can be written; 0: it can't, and nothing is acknowledged until it can."},
+             "1: the journal can be written; 0: it can't, so the dispatcher acknowledges nothing."},
             {0},
         });
 }

@@ -20,7 +20,7 @@ static void page_add_work(const struct cw_worker *w, struct cw_metrics *m)
     for (const struct cw_worker_stream *s = w->streams.list; s; s = s->next)
         cw_stream_add_work(s->stream, &work);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator", "seconds",
-                      "Compute time by operator, summed over threads.");
+                      "Computing time by operator, summed over threads.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].ns / 1e9, "operator", work.ops[i].name, NULL);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL,
@@ -47,20 +47,20 @@ static void page_add_cache(const struct cw_worker *w, struct cw_metrics *m)
         m,
         (const struct cw_metric_row[]){
             {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
-             "Bytes of all files in the cache directory, as of the last time that the worker listed it."},
+             "Size of all files in the cache directory when the worker opened it or last needed room."},
             {CW_METRIC_GAUGE, "worker_cache_limit", "bytes", w->cache ? (double)cw_cache_quota(w->cache) : 0,
-             "Limit of the cache directory."},
+             "Size limit of the cache directory; 0 without a cache."},
             {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache."},
             {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
              "Elements that were not in the cache, and were computed instead."},
             {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
-             "Entries of the cache that were damaged or missing when they were read."},
+             "Cache entries that were damaged or missing when they were read."},
             {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
-             "Elements that were in the cache, but were computed because storage was too slow."},
+             "Cached elements that were computed instead of read, because storage was too slow."},
             {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
-             "Elements not written to the cache: no room, or the disk failed."},
+             "Elements not written to the cache, because it had no room or the disk failed."},
             {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
-             "Elements not written to the cache: the disk was too slow."},
+             "Elements not written to the cache, because the disk was too slow."},
             {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read,
              "Bytes read from the cache."},
             {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written,
@@ -75,46 +75,50 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
     const struct cw_worker_status *s = &w->status;
     cw_status_update(w); /* the memory in use changes with every block that is computed */
     cw_metrics_list(
-        &m, (const struct cw_metric_row[]){
-                {CW_METRIC_GAUGE, "worker_uptime", "seconds",
-                 (double)(cw_now_ns() - w->common.started_ns) / 1e9, "Time since the worker started."},
-                {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
-                 "1: the worker is registered with its dispatcher; 0: it is trying to connect."},
-                {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining,
-                 "1: the worker is draining and accepts no more ranges."},
-                {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams,
-                 "Streams that the worker has open."},
-                {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
-                 "Ranges that are leased to the worker, finished or not."},
-                {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
-                {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
-                 "Batches on their way to clients, or in shared memory that clients use (shm_loans)."},
-                {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
-                 "Finished ranges that the dispatcher has not acknowledged yet."},
-                {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
-                 "Memory of batches, and of the data that they are computed from."},
-                {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
-                 "Memory budget of the worker."},
-                {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
-                 "Batches, or parts of batches, sent to clients."},
-                {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
-                 "Bytes of batches sent to clients, over connections or in shared memory."},
-                {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
-                 "Bytes of payloads sent over connections; fewer than the bytes of batches where batches are "
-                 "shared or compressed."},
-                {0},
-            });
+        &m,
+        (const struct cw_metric_row[]){
+            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->common.started_ns) / 1e9,
+             "Time since the worker started."},
+            {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
+             "1: the worker is registered with its dispatcher; 0: it is trying to connect."},
+            {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining,
+             "1: the worker is draining and accepts no more ranges."},
+            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams,
+             "Streams that the worker has open."},
+            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
+             "Ranges that are leased to the worker, finished or not."},
+            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
+            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
+             "Batches on their way to clients, or in shared memory that clients use."},
+            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
+             "Finished ranges that the dispatcher has not acknowledged yet."},
+            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
+             "Memory of batches, including batches that clients hold in shared memory, and memory used to "
+             "compute them."},
+            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
+             "Limit of the worker's memory for batches (--memory)."},
+            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
+             "Batches, or parts of batches, given to clients."},
+            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
+             "Uncompressed bytes of batches given to clients, over connections or in shared memory."},
+            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
+             "Bytes of payloads sent over connections; less than the bytes of batches if shared memory or "
+             "compression is used."},
+            {0},
+        });
     cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL,
-                      "Records that were skipped or replaced in batches sent to clients.");
+                      "Records that were skipped or replaced in batches given to clients, because they "
+                      "could not be read or computed.");
     cw_metrics_add(&m, (double)w->clients.stats.n_skipped, "action", "skipped", NULL);
     cw_metrics_add(&m, (double)w->clients.stats.n_replaced, "action", "replaced", NULL);
-    cw_metrics_list(&m, (const struct cw_metric_row[]){
-                            {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
-                             "CPU time of the process, user and system."},
-                            {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
-                             "Compute threads of each stream."},
-                            {0},
-                        });
+    cw_metrics_list(
+        &m, (const struct cw_metric_row[]){
+                {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
+                 "CPU time of the process, user and system; without host processes of Python functions."},
+                {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
+                 "Compute threads of each stream."},
+                {0},
+            });
     page_add_work(w, &m);
     page_add_cache(w, &m);
 }

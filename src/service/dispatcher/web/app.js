@@ -97,37 +97,37 @@ const WORKER_COLUMNS = [
     `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`) },
   { title: "Ranges", numeric: true, show: (cell, w) => say(cell, number(w.leases)) },
   { title: "Batches/s", numeric: true, show: (cell, w) => say(cell, number(w.batches_per_s)) },
-  { title: "Sends", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
+  { title: "Sent", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
   { title: "Pool", show: (cell, w) => say(cell, w.pool) },
-  { title: "Can't serve", show: (cell, w) => say(cell, w.unfit.map((u) => u.why).join("; ")) },
+  { title: "Why it can't serve a job", show: (cell, w) => say(cell, w.unfit.map((u) => u.why).join("; ")) },
 ];
 
 const CACHE_COLUMNS = [
   { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
   { title: "Name", show: (cell, w) => say(cell, w.name) },
-  { title: "Size of its directory", numeric: true,
+  { title: "Size of cache directory", numeric: true,
     show: (cell, w) => showPart(cell, w.cache_used / w.cache_quota,
     `${bytes(w.cache_used)} of ${bytes(w.cache_quota)}`) },
-  { title: "Found, last 1 s", numeric: true,
+  { title: "Found, last second", numeric: true,
     show: (cell, w) => showPart(cell, w.cache_part, percent(w.cache_part)) },
   { title: "Found, in total", numeric: true, show: (cell, w) => say(cell, percent(found(w))) },
-  { title: "Reads/s", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits_per_s)) },
-  { title: "Read in total", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
-  { title: "No room for", numeric: true, show: (cell, w) => say(cell, number(w.cache_refused)) },
-  { title: "Too slow for", numeric: true, show: (cell, w) => say(cell, number(w.cache_skipped)) },
-  { title: "Late", numeric: true, show: (cell, w) => say(cell, number(w.cache_late)) },
-  { title: "Damaged", numeric: true, show: (cell, w) => say(cell, number(w.cache_bad)) },
+  { title: "Elements read/s", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits_per_s)) },
+  { title: "Elements read", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
+  { title: "Not kept: no room", numeric: true, show: (cell, w) => say(cell, number(w.cache_refused)) },
+  { title: "Not kept: disk too slow", numeric: true, show: (cell, w) => say(cell, number(w.cache_skipped)) },
+  { title: "Read too late", numeric: true, show: (cell, w) => say(cell, number(w.cache_late)) },
+  { title: "Damaged or missing", numeric: true, show: (cell, w) => say(cell, number(w.cache_bad)) },
 ];
 
 const POOL_COLUMNS = [
   { title: "Pool", show: (cell, p) => say(cell, p.name) },
   { title: "Running", numeric: true, show: (cell, p) => say(cell, number(p.workers)) },
   { title: "Wanted", numeric: true, show: (cell, p) => say(cell, number(p.wanted)) },
-  { title: "At most", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
+  { title: "Maximum", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
   { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, number(p.price_per_h)) },
   { title: "Time to start", numeric: true,
     show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
-  { title: "Why there are fewer", show: (cell, p) => say(cell, p.why ?? "") },
+  { title: "Why fewer run", show: (cell, p) => say(cell, p.why ?? "") },
 ];
 
 // ---- the service ----
@@ -145,7 +145,7 @@ function facts({ status, jobs, workers }) {
     ["Ranges",
       `${number(status.completed)} done, ${number(status.late)} late, ${number(status.moved)} moved`],
     ["Journal", status.journal],
-    ["Up", duration(status.uptime_s)],
+    ["Running for", duration(status.uptime_s)],
   ];
 }
 
@@ -161,7 +161,7 @@ function showFacts(all) {
 function showConnection(since) {
   const lost = since !== null;
   say(byId("connection"),
-    lost ? `No answer from the dispatcher since ${clock(since)}; the page asks again each second.` : "Live");
+    lost ? `No answer from the dispatcher since ${clock(since)}; the page tries again each second.` : "Live");
   set(byId("connection"), "class", lost ? "problem" : "live");
   document.body.classList.toggle("stale", lost);
 }

@@ -53,7 +53,7 @@ const tops = {
 export const PLOTS = [
   { title: "Batches per second", top: tops.rate, scale: tick,
     lines: [{ key: "rate", name: "delivered", style: "main" },
-    { key: "demand", name: "demanded", style: "other" }] },
+    { key: "demand", name: "demand", style: "other" }] },
   { title: "Part of the time that ranks waited", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
     lines: [{ key: "waited", name: "on average", style: "main" },
       { key: "waited_most", name: "the rank that waited most", style: "other" }] },

@@ -19,15 +19,15 @@ const RANK_COLUMNS = [
     show: (cell, r) => say(cell, r.wait_s < 60 ? seconds(r.wait_s) : duration(r.wait_s)) },
   { title: "Step", numeric: true, show: (cell, r) => say(cell, seconds(r.step_s)) },
   { title: "Batches", numeric: true, show: (cell, r) => say(cell, number(r.batches)) },
-  { title: "Late", numeric: true, show: (cell, r) => say(cell, number(r.late)) },
+  { title: "Late batches", numeric: true, show: (cell, r) => say(cell, number(r.late)) },
 ];
 
 const OPERATOR_COLUMNS = [
   { title: "Operator", show: (cell, o) => say(cell, o.name) },
-  { title: "Part of the time", numeric: true, show: (cell, o) => showPart(cell, o.part, percent(o.part)) },
-  { title: "Thread time", numeric: true, show: (cell, o) => say(cell, seconds(o.compute_s)) },
+  { title: "Part of all time", numeric: true, show: (cell, o) => showPart(cell, o.part, percent(o.part)) },
+  { title: "Time of all threads", numeric: true, show: (cell, o) => say(cell, seconds(o.compute_s)) },
   { title: "Elements", numeric: true, show: (cell, o) => say(cell, number(o.elements)) },
-  { title: "Per element", numeric: true,
+  { title: "Time per element", numeric: true,
     show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
 ];
 
@@ -40,25 +40,25 @@ const CACHE_POINT_COLUMNS = [
   { title: "Bytes", numeric: true,
     show: (cell, m) => say(cell,
     m.all === null ? `${bytes(m.bytes)} per element` : `${bytes(m.cached * m.all)} of ${bytes(m.all)}`) },
-  { title: "Computing an element", numeric: true, show: (cell, m) => say(cell, seconds(m.compute_s)) },
-  { title: "Reading an element", numeric: true, show: (cell, m) => say(cell, seconds(m.read_s)) },
-  { title: "Storage time of reading", numeric: true, show: (cell, m) => say(cell, seconds(m.store_s)) },
+  { title: "Time to compute an element", numeric: true, show: (cell, m) => say(cell, seconds(m.compute_s)) },
+  { title: "Time to read an element", numeric: true, show: (cell, m) => say(cell, seconds(m.read_s)) },
+  { title: "Storage time per element", numeric: true, show: (cell, m) => say(cell, seconds(m.store_s)) },
 ];
 
 const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds],
   ["compute_s", "Computing per batch", seconds], ["busy", "Workers busy", percent],
-  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Cached of the epoch", percent],
-    ["error", "Uncertainty", percent], ["doubt", "Taken to be slower by", percent],
-    ["limit", "Limit", (v) => v]];
+  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Part of the epoch cached", percent],
+    ["error", "Uncertainty", percent], ["doubt", "Assumed slower by", percent],
+    ["limit", "Limited by", (v) => v]];
 function ofPools(n, { pools }) {
   if (!pools) return number(n);
   const used = Object.entries(pools).filter(([, k]) => k > 0);
   return `${number(n)} (${used.map(([name, k]) => `${number(k)} of ${name}`).join(", ")})`;
 }
 const ALTERNATIVES = [["workers", "Workers", ofPools], ["cache", "Cached after", (v) => v ?? "nothing"],
-  ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
-  ["cost", "Cost of the rest", number], ["held_s", "Time that these workers stay", duration],
-    ["held_cost", "Cost of that time", number]];
+  ["batch_s", "Time per batch", seconds], ["time_s", "Rest of the job", duration],
+  ["cost", "Cost of the rest", number], ["held_s", "Until the next decision", duration],
+    ["held_cost", "Cost until then", number]];
 
 // ---- what happened ----
 
@@ -73,8 +73,9 @@ function ofDecision(decision, uptime) {
 function ofLoss(event) {
   const what = event.kind === "worker-gone" ? `Worker ${event.worker} is gone`
     : `The client of rank ${event.rank} is gone`;
-  const why = event.kind === "worker-gone" ? "Its connection was lost. Other workers compute its ranges."
-    : "Its connection was lost. The client may connect again.";
+  const why = event.kind === "worker-gone"
+    ? "The connection of this worker broke. Other workers compute its ranges."
+    : "The connection of this client broke. The client may connect again.";
   return { key: `${event.kind} ${event.t}`, t: event.t, kind: "loss", what, why };
 }
 
@@ -116,7 +117,7 @@ export class JobView {
       none: "No rank was ever attached." });
     this.operators = new Table(byId("operators"),
       { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
-      none: "Workers have not reported computing times yet, or no longer have this job." });
+      none: "No computing times: workers have not reported any yet, or no longer compute for this job." });
     this.cache_points = new Table(byId("cache_points"),
       { caption: "Cache points", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name,
       none: "" });
@@ -140,7 +141,8 @@ export class JobView {
     byId("job-known").hidden = !job || !history;
     if (this.name !== name) this.begin(name);
     say(byId("job-name"), name ?? "");
-    say(byId("job-state"), job ? this.state(job) : "The dispatcher does not know this job (any more).");
+    say(byId("job-state"), job ? this.state(job)
+      : "The dispatcher does not know this job. Jobs are removed an hour after their end.");
     say(byId("job-problem"), job?.why ?? job?.held ?? "");
     byId("job-problem").hidden = !job?.why && !job?.held;
     if (!job || !history) return;
@@ -170,7 +172,8 @@ export class JobView {
     if (!stream || cache_points.length === 0) return;
     const { positions, cached_positions: read } = stream.computing;
     say(byId("cache_points-note"),
-      positions > 0 ? `In total, ${percent(read / positions)} of its elements were read from caches.` : "");
+      positions > 0 ? `In total, ${percent(read / positions)} of the job's elements were read from caches.`
+        : "");
   }
 
   begin(name) {
@@ -187,10 +190,12 @@ export class JobView {
       `epoch ${epochOf(job)}`, `order ${job.order}`, job.guarantee];
     if (job.scaling) {
       const { phase, objective, client_price_per_h: price, weight, priority, quota } = job.scaling;
-      words.push(`policy: ${phase}`, `objective: ${objective}, its ranks at ${number(price)} per hour`);
+      words.push(`policy: ${phase}`, `objective: ${objective}, the ranks cost ${number(price)} per hour`);
       words.push(`weight ${number(weight)}, priority ${priority}, ${quota ? `quota ${quota}` : "no quota"}`);
     }
-    if (Number.isFinite(job.now?.cpus)) words.push(`${number(job.now.cpus)} threads busy for it`);
+    if (Number.isFinite(job.now?.cpus)) {
+      words.push(`${number(job.now.cpus)} threads of workers busy with this job`);
+    }
     return `${words.join("; ")}.`;
   }
 
@@ -234,8 +239,9 @@ export class JobView {
   sentence(i) {
     const h = this.history, ago = h.uptime_s - h.t[i];
     const when = `${clock(this.at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
-    return `${when}: ${number(h.rate[i])} batches per second of ${number(h.demand[i])} demanded; ` +
-      `ranks waited ${percent(h.waited[i])} of the time, at most ${percent(h.waited_most[i])}; ` +
+    return `${when}: ${number(h.rate[i])} batches per second, demand ${number(h.demand[i])}; ` +
+      `ranks waited ${percent(h.waited[i])} of the time on average, ` +
+      `the one that waited longest ${percent(h.waited_most[i])}; ` +
       `${plural(h.workers[i] ?? 0, "worker")}` +
       `${h.wanted[i] === null ? "" : ` of ${number(h.wanted[i])} wanted`}` +
       `${h.cached[i] === null ? "" : `; ${percent(h.cached[i])} of the elements read from caches`}.`;
