@@ -639,7 +639,9 @@ def test_a_cache_that_keeps_nothing_is_told(tmp_path):
 
     def told(op, *words):
         chain = [{"op": "range", "stop": 100}, {"op": op}, {"op": "batch", "size": 10}]
-        return cachew("run", write(tmp_path / "p.json", chain), *words)[1].count("the operator cache keeps no elements")
+        return cachew("run", write(tmp_path / "p.json", chain), *words)[1].count(
+            "the operator cache keeps no elements"
+        )
 
     assert told("cache", "--epochs", 3) == 1
     assert told("cache", "--cache-dir", tmp_path / "cache") == told("cache", "--cache", "off") == 0

@@ -249,8 +249,8 @@ struct cachew_options {
     /* number of epochs; -1: the pipeline's number, else 1; INT64_MAX: endless (an epoch without batches still
      * ends the iteration) */
     int64_t epochs;
-    /* compute threads; 0: one for each CPU that this process may use (affinity, cgroup); of several ranks that
-     * a launcher started on this host, each takes an equal part */
+    /* compute threads; 0: one for each CPU that this process may use (affinity, cgroup); of several ranks
+     * that a launcher started on this host, each takes an equal part */
     unsigned threads;
     /* This iterator gets the batches g of an epoch with g mod world_size == rank. In the epoch that a state
      * resumes, g counts from the state's g. */

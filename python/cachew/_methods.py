@@ -69,7 +69,8 @@ def read_table() -> None:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
             # Operators gets no method for an operator for tests (see Dataset._for_tests), nor for one whose
-            # method is written by hand in Functions or InMemory. The exception is `filter`: Functions.filter calls Operators.filter for an expression.
+            # method is written by hand in Functions or InMemory. The exception is `filter`: Functions.filter
+            # calls Operators.filter for an expression.
             by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
             if (
                 not op.takes_function

@@ -143,9 +143,6 @@ class Operators:
             chains)
         """
 
-    def count(self) -> Dataset:
-        """Changes nothing; the profile shows how many elements pass this operator (for tests)."""
-
     def decode_image(
         self,
         component: str,
@@ -173,36 +170,11 @@ class Operators:
             1 to 1099511627776)
         """
 
-    def delay(self, us: float, *, where: _Expression = "true") -> Dataset:
-        """Sleeps for each element (for tests).
-
-        us: time to sleep for each element, in microseconds (a number, from 0 to 1000000000000)
-        where: the condition, a scalar expression: only elements for which it is true wait (an
-            expression (a string))
-        """
-
     def drop(self, components: str | Sequence[str]) -> Dataset:
         """Drops the named components.
 
         components: names of the components to drop (a list of strings or a single one of length at
             least 1)
-        """
-
-    def fail(
-        self,
-        where: _Expression = "true",
-        *,
-        kind: Literal["error", "crash", "hang"] = "error",
-    ) -> Dataset:
-        """Fails, crashes or hangs (for tests).
-
-        Workers of a service run `fail` with kind "crash" only if they were started with
-        --allow-python.
-
-        where: the condition, a scalar expression: elements for which it is true fail (an expression (a
-            string))
-        kind: error: the record fails; crash: the process is killed (SIGKILL); hang: the element waits
-            until the run is cancelled (a string: one of "error", "crash", "hang")
         """
 
     @classmethod

@@ -204,7 +204,9 @@ class Dataset(Functions, InMemory, Operators):
         return hash((self.to_json(), self._base_dir))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        instead = "call set_epoch()" if name == "epoch" else "datasets are immutable; their methods give new ones"
+        instead = (
+            "call set_epoch()" if name == "epoch" else "datasets are immutable; their methods give new ones"
+        )
         raise AttributeError(f"{name} can't be set: {instead}")
 
     if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept misspelt methods
@@ -303,8 +305,8 @@ class Dataset(Functions, InMemory, Operators):
 
         epochs: number of epochs (default: set by `defaults`, else 1); math.inf: without end
 
-        threads: number of compute threads (default: the CPUs that this process may use, or its part of them, as
-            for `memory`)
+        threads: number of compute threads (default: the CPUs that this process may use, or its part of them,
+            as for `memory`)
 
         memory: limit in bytes for everything except batches that the caller holds: 268435456 or "256M"
             (default: half of the memory that this process may use; of several ranks that a launcher

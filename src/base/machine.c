@@ -1,4 +1,5 @@
-/* Reads CPU and memory limits and use from /proc and cgroups, and the number of ranks from the environment. */
+/* Reads CPU and memory limits and use from /proc and cgroups, and the number of ranks from the environment.
+ */
 #include "base/machine.h"
 
 #include <inttypes.h>
@@ -134,7 +135,8 @@ uint64_t cw_memory_total(void)
 
 /* ---- ranks on this host ---- */
 
-/* Variables with the number of ranks on this host: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Horovod. */
+/* Variables with the number of ranks on this host: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Horovod.
+ */
 static const char *const share_variables[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                               "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
                                               "HOROVOD_LOCAL_SIZE"};
@@ -170,7 +172,8 @@ static unsigned share_slurm_tasks(void)
     return 0;
 }
 
-/* Whether the environment with which a process was started has a variable; false also if that can't be read. */
+/* Whether the environment with which a process was started has a variable; false also if that can't be read.
+ */
 static bool share_environ_has(long pid, const char *variable)
 {
     char path[64];

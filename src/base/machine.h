@@ -9,6 +9,7 @@
 int cw_read_line(const char *path, char *buf, size_t size);
 /* Returns the number of CPUs that this process may use, as a whole number, at least 1. */
 unsigned cw_cpu_budget(void);
+
 /* The part of the host that this process takes by default. Where a launcher (torchrun, an MPI, srun) started
  * several ranks of a training run on this host, each rank takes an equal part. */
 struct cw_share {

@@ -391,7 +391,12 @@ def test_a_worker_is_killed(own_service):
 
 @pytest.mark.large
 def test_the_service_ends_while_batches_are_waited_for(own_service):
-    batches = Dataset.range(100)._for_tests("fail", "value >= 50", kind="hang").batch(5).distribute(own_service.address)
+    batches = (
+        Dataset.range(100)
+        ._for_tests("fail", "value >= 50", kind="hang")
+        .batch(5)
+        .distribute(own_service.address)
+    )
     first = next(batches)
     own_service.end()
 

@@ -163,7 +163,12 @@ class Counted:
 def test_the_source_runs_once(divided, tmp_path, window):
     """One process runs through it in each epoch, whoever computes what follows."""
     ds = Dataset.iterable(Counted(tmp_path / "given", 600), outputs={"value": "int64"})
-    ds = (ds.shuffle(window=window) if window else ds)._for_tests("delay", us=500).filter("value % 3 != 0").batch(8)
+    ds = (
+        (ds.shuffle(window=window) if window else ds)
+        ._for_tests("delay", us=500)
+        .filter("value % 3 != 0")
+        .batch(8)
+    )
     it = ds.distribute(divided.address, seed=2, epochs=2)
     got = all_of(it)
     given = [int(line.split()[1]) for line in (tmp_path / "given").read_text().splitlines()]
