@@ -2,8 +2,8 @@
 // ranks waited, and its computing time by operator.
 
 import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
-import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, seconds, set, showPart,
-  showState } from "./page.js";
+import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, seconds, set,
+  showPart, showState } from "./page.js";
 import { Table } from "./table.js";
 
 function rankState(rank) {
