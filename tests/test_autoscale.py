@@ -182,7 +182,7 @@ def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daem
         lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found}
     )
     assert (
-        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; it is killed" in service.err
+        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; the provisioner is killed" in service.err
     )
     assert 'the provisioner of pool "local" lost its connection' in service.err
     assert service.end() == 0
@@ -412,7 +412,7 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
 @pytest.mark.parametrize(
     "words, why",
     [
-        (["--bogus"], "workers would refuse their command line: unknown option --bogus"),
+        (["--bogus"], "the options after -- are wrong for cachew worker: unknown option --bogus"),
         (["--threads", 0], "--threads 0"),
         (["--listen", "0.0.0.0:0"], "--listen 0.0.0.0:0 is no loopback address"),
         (["--data-root", "/nowhere"], "expected an existing directory"),

@@ -583,7 +583,7 @@ def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_pa
 
 def test_traces_that_are_none(daemons, pipeline, tmp_path):
     (tmp_path / "other").write_text("[]\n")
-    assert "is no trace" in refused("trace", tmp_path / "other")
+    assert "is not a trace" in refused("trace", tmp_path / "other")
     assert "nowhere" in refused("trace", tmp_path / "nowhere")
     assert "needs --service" in refused("run", pipeline, "--trace", tmp_path / "x")
     assert "--trace" in refused("worker", "--dispatcher", "127.0.0.1:1", "--trace", tmp_path / "no" / "x")
@@ -645,12 +645,12 @@ def test_keys(keys):
 
 def test_keys_are_never_replaced(keys, tmp_path):
     before = {path.name: path.read_bytes() for path in keys.iterdir()}
-    assert "ca.pem is there already" in refused("keys", "init", keys)
+    assert "ca.pem exists already" in refused("keys", "init", keys)
     assert {path.name: path.read_bytes() for path in keys.iterdir()} == before
     half = tmp_path / "half"
     half.mkdir()
     (half / "client.pem").write_text("mine")
-    assert "client.pem is there already" in refused("keys", "init", half)
+    assert "client.pem exists already" in refused("keys", "init", half)
     assert [path.name for path in half.iterdir()] == ["client.pem"] and (
         half / "client.pem"
     ).read_text() == "mine"

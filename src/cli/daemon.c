@@ -113,9 +113,7 @@ static int listen_check(const char *address, bool tls, bool token, struct cw_err
     return r <= 0 ? r
                   : cw_error_set(
                         err, CW_E_OPTION,
-                        "--listen %s is no loopback address, and %s missing: any host that reaches this "
-                        "address could read the data and run pipelines; expected a loopback address, "
-                        "TLS and a token (cachew keys init makes them), or --insecure",
+                        "--listen %s is no loopback address, and %s missing: any host that reaches this address could read the data and run pipelines; expected a loopback address, or TLS and a token (cachew keys init makes them), or --insecure",
                         address, missing);
 }
 

@@ -88,7 +88,7 @@ static void check_features(struct check *c)
 #elif defined(__aarch64__)
     cw_text_add(&found, "neon");
 #endif
-    check_set(c, OK, NULL, "%s", found.data ? found.data : "none that the image kernels can use");
+    check_set(c, OK, NULL, "%s", found.data ? found.data : "no vector instructions that the image kernels can use");
 }
 
 static void check_kernels(struct check *c)
@@ -108,7 +108,7 @@ static void check_memory(struct check *c)
     uint64_t total = cw_memory_total();
     bool enough = total >= ENOUGH_MEMORY;
     check_set(c, enough ? OK : WARNING,
-              enough ? NULL : "give the cgroup more memory, or run with small batches and --memory",
+              enough ? NULL : "give the cgroup or the machine more memory, or run with small batches and a low limit --memory",
               "%.1f GB in the cgroup or the machine; the default of --memory is half of that",
               (double)total * 1e-9);
 }
@@ -125,10 +125,10 @@ static void check_memfd(struct check *c)
             "batches to clients instead of sharing memory",
             "%s", strerror(errno));
     else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0)
-        check_set(c, WARNING, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)",
+        check_set(c, WARNING, "allow fcntl F_ADD_SEALS, which a sandbox may forbid: without it workers copy batches to clients instead of sharing memory",
                   "a memfd was made, but can't be sealed");
     else if ((p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        check_set(c, WARNING, "allow shared, writable mappings of sealed memfds", "can't be mapped: %s",
+        check_set(c, WARNING, "allow shared, writable mappings of sealed memfds: without them workers copy batches to clients instead of sharing memory", "a memfd was made and sealed, but can't be mapped: %s",
                   strerror(errno));
     else
         check_set(c, OK, NULL, "a memfd was made, sealed and mapped");
@@ -223,8 +223,7 @@ static void check_nowait(struct check *c)
     else
         check_set(
             c, WARNING,
-            "on this file system every read goes through a read thread, which is a little slower; ext4, "
-            "xfs and btrfs don't need that",
+            "this file system has no reads that fail instead of waiting (RWF_NOWAIT): every read goes through a read thread, which is a little slower; ext4, xfs and btrfs have them",
             "%s: %s", at, strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -245,7 +244,7 @@ static void check_libraries(struct check *c)
     const char *jpeg = "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION), *todo = NULL;
 #else
     const char *jpeg = "libjpeg " TEXT(JPEG_LIB_VERSION),
-               *todo = "build with libjpeg-turbo: other libjpegs give other pixels and are slower";
+               *todo = "build Cachew with libjpeg-turbo: other JPEG libraries decode to slightly different pixels, and are slower";
 #endif
     check_set(c, todo ? WARNING : OK, todo,
               "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libpng %s, libwebp %d.%d.%d, %s",
@@ -281,7 +280,7 @@ static int doctor_list_crash_points(bool json)
             printf("%-24s %-12s %s\n", p[i].name, p[i].role, p[i].phase);
     }
     if (!n && !json)
-        printf("this build has no crash points: configure it with -Dcrash_points=true\n");
+        printf("this build of Cachew has no crash points: configure the build with -Dcrash_points=true\n");
     return json ? cli_print(json_pack("{s:O}", "crash_points", list)) : 0;
 }
 
@@ -292,8 +291,8 @@ static int doctor_main(int argc, char **argv, struct cw_error *err)
     int failed = 0, warnings = 0;
     const struct cli_option options[] = {
         {"crash-points", CLI_FLAG, &points, NULL,
-         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)"},
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
+         "list the points at which a test build of Cachew can be made to crash (CACHEW_CRASH=NAME:N: at point NAME, the N-th time)"},
+        {"json", CLI_FLAG, &json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_doctor, options, argc, argv, err);
@@ -322,6 +321,6 @@ static int doctor_main(int argc, char **argv, struct cw_error *err)
 const struct cli_verb cli_verb_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "check what this machine offers, and say what to fix",
+    .summary = "check what this machine offers (CPUs, memory, libraries ...) and say what to fix",
     .run = doctor_main,
 };
