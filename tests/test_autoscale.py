@@ -163,7 +163,7 @@ def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons):
     os.kill(hung, signal.SIGSTOP)
     wait_for(lambda: not is_there(hung))
     wait_for(lambda: len(found := ready(dispatcher)) == 2 and hung not in [w["pid"] for w in found])
-    silent = f"worker {workers[0]['name']}: the dispatcher has heard nothing of it for 15 s"
+    silent = f"worker {workers[0]['name']}: the dispatcher has received nothing from this worker for 15 s"
     assert f"{silent}; it is killed" in provisioner.err
 
 
@@ -343,11 +343,11 @@ def test_decisions_are_told(daemons, pipeline):
             lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions")
         )
         assert page[0]["record"]["chosen"]["workers"] == {"local": 2}
-        assert page[0]["record"]["why"] == "2 were asked for"
+        assert page[0]["record"]["why"] == "2 workers were requested by the policy fixed:N"
         assert (
             answer("jobs", "explain", "one", "--service", service.address)[0]["record"] == page[0]["record"]
         )
-        told = f"{page[0]['record']['what']}: 2 were asked for"
+        told = f"{page[0]['record']['what']}: 2 workers were requested by the policy fixed:N"
         assert told.startswith("2 workers")
         assert told in jobs("explain", "one", "--service", service.address)
         assert service.json("/api/v1/pools")[0]["maximum"] == 2

@@ -397,8 +397,8 @@ static void test_restart_grace(void **state)
     run_pass(u, 300);
     assert_int_equal(run_held(b), 2);
     /* it went without a word */
-    assert_non_null(
-        strstr(u->log, "1 workers that were connected before the restart did not reconnect within 2 s (1)"));
+    assert_non_null(strstr(
+        u->log, "1 workers that were connected before the restart did not reconnect within 2 s (ids: 1)"));
     /* A new job waits for no grace. */
     run_kill(u);
     b->used = c->used = false;

@@ -135,7 +135,8 @@ static void test_names(void **state)
     pass(&w, 0);
     assert_int_equal(w.wanted, 64); /* as many as there are */
     assert_true(w.last.concluded);
-    assert_string_equal(w.last.why, "80 were asked for, this job may have 64 now");
+    assert_string_equal(w.last.why,
+                        "80 workers were requested by the policy fixed:N, but this job may have only 64 now");
     pass(&w, 1);
     assert_false(w.last.concluded);
 }

@@ -31,7 +31,8 @@ static bool job_room(struct cw_dispatcher *d)
     struct job *oldest = job_find_oldest(d, false);
     if (oldest) {
         cw_dp_log(d, true,
-                  "job \"%s\" is removed to make room: it has no client, and the dispatcher has %d jobs",
+                  "job \"%s\" is removed to make room: it has no client, and the dispatcher has %d jobs, the "
+                  "most that it keeps",
                   oldest->name, DP_JOBS);
         cw_dp_job_free(d, oldest);
     }

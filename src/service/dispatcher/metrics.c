@@ -42,7 +42,7 @@ static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
                            {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
                             "Workers whose connection was lost, and that had not announced that they leave."},
                            {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
-                            "Ranges that workers hold at the moment, finished or not."},
+                            "Ranges of data that are leased to workers at the moment, finished or not."},
                            {0},
                        });
 }
@@ -62,13 +62,13 @@ static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
                      "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks,
-                            "Ranks of jobs with a client."},
+                            "Ranks of jobs that have a connected client."},
                            {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->history.paces.n,
                             "Batches delivered to ranks, without the first batch of each rank."},
                            {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->history.paces.wait_s,
-                            "Time that ranks waited for these batches."},
+                            "Time that ranks waited for batches, without the first batch of each rank."},
                            {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->history.paces.step_s,
-                            "Time that ranks spent between these batches."},
+                            "Time that ranks spent between receiving a batch and requesting the next one."},
                            {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->history.waited_most,
                             "Share of the last two seconds that the longest-waiting rank waited."},
                            {0},
@@ -103,7 +103,7 @@ static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
                         {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->scaler.n_decisions,
                          "Decisions of the policy, including decisions to change nothing."},
                         {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->scaler.n_cache_moves,
-                         "Decisions that move a job's cache point, or turn its cache off."},
+                         "Decisions of the policy that move a job's cache point, or turn its cache off."},
                         {0},
                     });
 }
@@ -115,8 +115,9 @@ static void metrics_streams(const struct cw_dispatcher *d, struct cw_metrics *m)
     CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
         counts[!s->data ? 0 : cw_list_empty(&s->jobs) ? 2 : 1]++;
     metrics_by_label(m, "dispatcher_streams",
-                     "Streams by state; an idle one has no job and is kept ready for a while.", "state",
-                     states, counts, CW_COUNT_OF(states));
+                     "Streams (pipelines with their data) by state; an idle stream has no job and is kept "
+                     "ready for a while.",
+                     "state", states, counts, CW_COUNT_OF(states));
 }
 
 void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_text *text)
@@ -143,18 +144,19 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
             {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
              "Ranges that were late and were leased a second time."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
-             "Ranges that lost their last worker; they are leased again if they are still wanted."},
+             "Ranges that lost their last worker; they are leased again if a job still needs them."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
              "Ranges of jobs with at-most-once that were lost with their workers, also if ranks got a part "
              "of their batches."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
              "Transactions of the journal that are durable."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,
-             "Time of all commits; divided by their number: the mean."},
+             "Total time of all commits of the journal; divided by their number, it is the mean."},
             {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->journal.n_failures,
-             "Failed attempts to write a transaction."},
+             "Failed attempts to write a transaction of the journal."},
             {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->journal.retry_ns == 0,
-             "1: the journal can be written; 0: it can't, and nothing is acknowledged until it can."},
+             "1: the dispatcher's journal can be written; 0: it can't, and the dispatcher acknowledges "
+             "nothing until it can."},
             {0},
         });
 }

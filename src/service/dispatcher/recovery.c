@@ -20,7 +20,8 @@ static int restore_worker(struct cw_dispatcher *d, const Cachew__Journal__Worker
     if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) ||
         cw_dp_worker_find_incarnation(d, row->incarnation.data))
         return cw_error_set(err, CW_E_STATE,
-                            "worker %" PRIu64 " has no incarnation of 16 bytes, no id, or occurs twice",
+                            "worker %" PRIu64
+                            " has no process identity (incarnation) of 16 bytes, no number, or occurs twice",
                             row->id);
     int r = cw_dp_worker_new(d, row->id, row->incarnation.data, &w, err);
     if (r < 0)
@@ -236,7 +237,7 @@ static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t ke
     else
         d->journal.ranges_lost |= of_ranges;
     damaged_key_text(key, key_size, kind, text, sizeof(text));
-    return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s",
+    return cw_error_set(err, CW_E_DATA, "the damaged entry of %s%s%.600s is left out (%.300s): %s",
                         kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
                         (s ? s->damaged : of_ranges) ? "jobs with at-most-once end" : kind->cost);
 }
@@ -255,15 +256,16 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
         return damaged_leave_out(d, key, key_size, kind, "its checksum does not match", err);
     if (!kind)
         return cw_error_set(err, CW_E_STATE,
-                            "the journal has an entry of a kind that this version of cachew does not know "
-                            "(its key has %zu bytes)",
+                            "the journal has an entry of a kind that this version of Cachew does not know "
+                            "(its key has %zu bytes): use the version that wrote it, or another --state-dir",
                             key_size);
     ProtobufCMessage *m = protobuf_c_message_unpack(kind->type, NULL, size, value);
     if (!m)
-        return cw_error_set(err, CW_E_STATE,
-                            "the journal has an entry of kind '%c' with %zu bytes that can't be decoded, or "
-                            "there is no memory to decode it",
-                            *letter, size);
+        return cw_error_set(
+            err, CW_E_STATE,
+            "the journal has an entry of kind '%c' with %zu bytes that this version of Cachew can't decode "
+            "(use the version that wrote it), or there is no memory to decode it",
+            *letter, size);
     struct cw_error why = {0};
     int r = restore_row(d, key, key_size, m, &why);
     protobuf_c_message_free_unpacked(m, NULL);
@@ -280,7 +282,7 @@ static void damaged_end_jobs(struct cw_dispatcher *d)
 {
     struct cw_error why = {0};
     cw_error_set(&why, CW_E_DATA,
-                 "the dispatcher's journal was damaged: it no longer has which ranges of the job were "
+                 "the dispatcher's journal was damaged: it no longer says which ranges of the job were "
                  "computed or delivered");
     /* no CW_LIST_EACH: ending a job may free the oldest job that is over, which may be the next in the list
      */

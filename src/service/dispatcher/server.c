@@ -173,7 +173,7 @@ static void server_on_refused(void *user, const char *peer, const struct cw_erro
     if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &n_hidden))
         return;
     if (n_hidden)
-        server_log(s, false, "%u more connections were refused before", n_hidden);
+        server_log(s, false, "%u other connections were refused since the last such message", n_hidden);
     server_log(s, false, "a connection from %s was refused: %s", peer, why->message);
 }
 
@@ -214,7 +214,7 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
     Cachew__Hello hello;
     char host[80];
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
-        return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
+        return cw_error_set(err, CW_E_IO, "the operating system gives no random bytes");
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->core.name ? o->core.name : "dispatcher",
                   incarnation, host);

@@ -40,7 +40,9 @@ static int worker_register_check(const struct cw_peer *p, const Cachew__Register
                             "addresses, of at most %d bytes each",
                             DP_ADDRESSES, DP_ADDRESS);
     if (memcmp(p->incarnation, none, 16) == 0)
-        return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker's handshake has no process identity (incarnation) of 16 bytes" CW_OTHER_VERSION);
     return 0;
 }
 
