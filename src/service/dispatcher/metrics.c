@@ -23,8 +23,9 @@ static void metrics_connections(const struct cw_dispatcher *d, struct cw_metrics
                : p->role == CACHEW__ROLE__ROLE_WORKER       ? 1
                : p->role == CACHEW__ROLE__ROLE_ADMIN_CLIENT ? 2
                                                             : 3]++;
-    metrics_by_label(m, "dispatcher_connections", "Connected peers, by role.", "role", roles, counts,
-                     CW_COUNT_OF(roles));
+    metrics_by_label(m, "dispatcher_connections",
+                     "Connected processes, by role (client, worker, admin client, provisioner).", "role",
+                     roles, counts, CW_COUNT_OF(roles));
 }
 
 static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)

@@ -74,8 +74,8 @@ static void unfit_note(struct cw_dispatcher *d, struct assignment *t, const char
     cw_dp_scaling_due(d); /* another worker replaces it */
     free(t->why);
     t->why = cw_text_dup(why, 1000);
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id,
-              t->worker->last_peer->name, cw_dp_hex(t->stream->id, hex), why);
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't compute stream %s (a pipeline with its data): %s",
+              t->worker->id, t->worker->last_peer->name, cw_dp_hex(t->stream->id, hex), why);
 }
 
 /* Stores the plan, and starts the stream's jobs, which waited for it. */
@@ -258,7 +258,8 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
         t->state != ASSIGNMENT_READY) /* the dispatcher has forgotten the stream, or sent Prepare again */
         return 0;
     cw_dp_log(d, true,
-              "worker %" PRIu64 " (%s) can't go on with stream %s, and other workers get its %zu ranges: %s",
+              "worker %" PRIu64 " (%s) can't go on with stream %s (a pipeline with its data), and other "
+                                "workers get its %zu ranges: %s",
               w->id, w->last_peer->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     /* "service": the worker just does not have the stream, which is not a failure. It is sent Prepare again,

@@ -107,7 +107,7 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
     Cachew__Place at = cw_dp_stream_place(s, begin);
     if (cw_dp_stream_span(s, at.epoch, at.position, at.position + (row->end - begin), &span, err) < 0)
         return cw_error_set(err, CW_E_STATE,
-                            "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
+                            "an epoch of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
                             row->end);
     if (s->ranges.state == RANGES_UNPLACED)
         cw_dp_lease_rebase(d, s, begin);
@@ -186,12 +186,13 @@ struct kind {
 
 static const struct kind kinds[] = {
     {&cachew__journal__counters__descriptor, 1, 1, "counters",
-     "new workers and streams get numbers that are higher by a million"},
+     "new workers and streams get numbers that are higher by a million, so that no number is used twice"},
     {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline",
      "jobs that run it start over, or end if they are at-most-once"},
     {&cachew__journal__stream__descriptor, 17, 17, "stream",
      "its jobs start over, or end if they are at-most-once"},
-    {&cachew__journal__floor__descriptor, 17, 17, "first position of stream", "jobs with at-most-once end"},
+    {&cachew__journal__floor__descriptor, 17, 17, "the first position of stream",
+     "jobs with at-most-once end"},
     {&cachew__journal__range__descriptor, 25, 25, "range", "the range is computed again"},
     {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job",
      "the job starts over, or ends if it is at-most-once"},

@@ -30,7 +30,7 @@ static int grants_check(const struct cw_grants *g, const Cachew__Range *m, uint6
         expected = "at least one position, within the epoch";
     else if (whole && (m->begin || (m->end != n &&
                                     n < CW_ENDLESS))) /* the dispatcher assumes an end of an endless epoch */
-        expected = "the whole epoch, because the stream's epochs are one range each";
+        expected = "the whole epoch, because this pipeline's epochs can't be divided";
     for (const struct cw_grant *x = g->list; x && !expected; x = x->next)
         if (x->epoch == m->epoch && x->begin < m->end && m->begin < x->end)
             expected = "only positions that are not leased yet";

@@ -112,7 +112,7 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
                             {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
                              "CPU time of the process, user and system."},
                             {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
-                             "Compute threads of each stream."},
+                             "Compute threads of each pipeline that the worker runs."},
                             {0},
                         });
     page_add_work(w, &m);

@@ -100,7 +100,7 @@ void cw_streams_forget_peer(struct cw_streams *all, struct cw_peer *p)
         if (!cw_stream_command(
                 s->stream, &(struct cw_command){.kind = CW_COMMAND_FORGET_PEER, .peer = cw_peer_ref(p)})) {
             cw_peer_unref(p);
-            cw_common_log(all->common, "out of memory: the worker gives up a stream");
+            cw_common_log(all->common, "out of memory: the worker gives up a pipeline");
             cw_streams_end(s);
         }
 }
