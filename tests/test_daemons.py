@@ -474,7 +474,7 @@ def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
             pass
         worker.process.send_signal(signal.SIGTERM)
         if how == "second signal":
-            while "finishing" not in worker.err:
+            while "finishes" not in worker.err:
                 pass
             worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(HANG_S) == 0

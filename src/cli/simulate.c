@@ -64,7 +64,7 @@ static void simulate_print(const struct simulate *s, const json_t *result)
            json_number_value(json_object_get(result, "oracle_cost")),
            100 * json_number_value(json_object_get(regret, "cost")));
     printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting",
-           100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
+           100 * json_number_value(json_object_get(result, "waiting")), "last change, s",
            json_number_value(json_object_get(result, "settled_at_s")));
     json_array_foreach(json_object_get(result, "decisions"), i, d)
     {
@@ -83,8 +83,11 @@ static int simulate_main(int argc, char **argv, struct cw_error *err)
     s->policy = "auto";
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
-         "simulate this policy: auto (default, Cachew's own), cachew-atc22 (rule of the Cachew paper), cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by CPU utilisation), fixed:N (N workers) or oracle (the best plan for the workload)"},
-        {"plot", CLI_TEXT, &s->plot, "FILE", "write an SVG picture to FILE: workers over time, and how long the training job waited"},
+         "simulate this policy: auto (default, Cachew's own), cachew-atc22 (rule of the Cachew paper), "
+         "cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by CPU utilisation), "
+         "fixed:N (N workers) or oracle (the best plan for the workload)"},
+        {"plot", CLI_TEXT, &s->plot, "FILE",
+         "write an SVG picture to FILE: workers over time, and how long the training job waited"},
         {"json", CLI_FLAG, &s->json, NULL, "print the result as one JSON object"},
         {0},
     };

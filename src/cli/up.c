@@ -233,7 +233,8 @@ static void up_log_end(const struct up *u, size_t i, pid_t pid, int status)
         cli_log(&u->log, true, "%s (pid %d) was ended by signal %d (%s)%s", what, (int)pid, WTERMSIG(status),
                 strsignal(WTERMSIG(status)), then);
     else
-        cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
+        cli_log(&u->log, true, "%s (pid %d) ended with exit code %d%s", what, (int)pid, WEXITSTATUS(status),
+                then);
 }
 
 /* Reaps children that ended, and sets their pid to 0. log: also log how they ended. */
@@ -285,7 +286,8 @@ static uint64_t up_watch_provisioner(struct up *u)
         return 0;
     if (pid && cli_pool_watch_missing(&u->watch)) {
         cli_log(&u->log, true,
-                "the provisioner (pid %d) sent nothing to the dispatcher for %" PRIu64 " s; the provisioner is killed, and its workers end with it",
+                "the provisioner (pid %d) sent nothing to the dispatcher for %" PRIu64
+                " s; the provisioner is killed, and its workers end with it",
                 (int)pid, cli_pool_watch_missing_s());
         cli_pool_watch_restart(&u->watch);
         kill(pid, SIGKILL);
@@ -394,7 +396,8 @@ static int up_check_scaling(struct up *u, struct cw_error *err)
                             u->minimum, u->n_workers);
     if (strchr(u->scaling.policy, ':') && u->scaling.found.parameter > (double)u->n_workers)
         return cw_error_set(err, CW_E_OPTION,
-                            "--policy %s is more than --workers %" PRIu64 ": expected N of fixed:N to be at most --workers",
+                            "--policy %s is more than --workers %" PRIu64
+                            ": expected N of fixed:N to be at most --workers",
                             u->scaling.policy, u->n_workers);
     return 0;
 }
@@ -409,14 +412,18 @@ static int up_main(int argc, char **argv, struct cw_error *err)
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
     bool workers_given = false;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share this machine's CPUs (default 1)", .min = 1,
-         .max = MAX_WORKERS, .given = &workers_given},
+        {"workers", CLI_COUNT, &u.n_workers, "N",
+         "run N workers, which share this machine's CPUs (default 1)", .min = 1, .max = MAX_WORKERS,
+         .given = &workers_given},
         {"autoscale", CLI_FLAG, &u.autoscale, NULL,
-         "run as many workers as the jobs need, from --min-workers to --workers (then by default one for each CPU)"},
+         "run as many workers as the jobs need, from --min-workers to --workers (then by default one for "
+         "each CPU)"},
         {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: keep at least N workers (default 1)",
          .max = MAX_WORKERS, .needs = "autoscale"},
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
-         "with --autoscale: decide the number of workers by this policy: auto (default, Cachew's own), cachew-atc22 (rule of the Cachew paper), cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by CPU utilisation) or fixed:N (N workers)",
+         "with --autoscale: decide the number of workers by this policy: auto (default, Cachew's own), "
+         "cachew-atc22 (rule of the Cachew paper), cachew-atc22-code (that rule with the thresholds of the "
+         "paper's code), hpa (by CPU utilisation) or fixed:N (N workers)",
          .needs = "autoscale"},
         CLI_SCALING_OPTIONS(&u.scaling, "autoscale"),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
@@ -425,15 +432,18 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
          "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
-         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 over HTTP at this address; each worker serves its own pages at a free port"},
+         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 over HTTP at this address; each "
+         "worker serves its own pages at a free port"},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR",
-         "keep the dispatcher's journal (jobs and their progress) in DIR (default: no journal, so a restart forgets all jobs)"},
+         "keep the dispatcher's journal (jobs and their progress) in DIR (default: no journal, so a restart "
+         "forgets all jobs)"},
         {"threads", CLI_COUNT, &u.threads, "N",
          "run N compute threads in all workers together (default: one for each CPU that this process may "
          "use)",
          .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &u.memory, "BYTES",
-         "use at most BYTES of memory in all workers together (default: half of the memory)"},
+         "use at most BYTES of memory in all workers together (default: half of the cgroup's or machine's "
+         "memory)"},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
          "let pipelines read only files below DIR; may be given several times (default: all files)"},
         {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines that have Python functions"},

@@ -179,7 +179,7 @@ WRONG += [  # all of this was taken, and said nothing
     (
         {"changes": [{"at_batch": 5, "client_step_s": 1}, {"at_batch": 6}]},
         "changes[1]",
-        "at least one field that changes",
+        "at least one more field besides at_batch",
     ),
     (
         {"changes": [{"at_batch": 5, "read_bytes_per_s": 1}]},

@@ -113,7 +113,8 @@ void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
 {
     if (result < 0)
         cw_dp_log(d, true,
-                  "out of memory: an entry of the journal was not written; a restart does not need it");
+                  "out of memory: an entry of the dispatcher's journal was not written; this has no effect "
+                  "on a restart");
 }
 
 /* ---- the entries by kind ---- */

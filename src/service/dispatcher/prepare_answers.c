@@ -133,8 +133,8 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
     if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
         snprintf(ret, size,
                  "it compiles the pipeline differently from the first worker (use the same version of Cachew "
-                 "on all workers): align %" PRIu64 ", %" PRIu32 " keys, sequential %d; expected %" PRIu64
-                 ", %" PRIu32 ", %d",
+                 "on all workers): ranges in multiples of %" PRIu64 " positions, %" PRIu32
+                 " batch keys, sequential %d; expected %" PRIu64 ", %" PRIu32 ", %d",
                  b->plan->align, b->plan->n_keys, b->plan->sequential, a->plan->align, a->plan->n_keys,
                  a->plan->sequential);
         return;
@@ -259,7 +259,7 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
         return 0;
     cw_dp_log(d, true,
               "worker %" PRIu64 " (%s) can't go on with stream %s (a pipeline with its data), and other "
-                                "workers get its %zu ranges: %s",
+              "workers get its %zu ranges: %s",
               w->id, w->last_peer->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     /* "service": the worker just does not have the stream, which is not a failure. It is sent Prepare again,

@@ -188,14 +188,14 @@ static const struct kind kinds[] = {
     {&cachew__journal__counters__descriptor, 1, 1, "counters",
      "new workers and streams get numbers that are higher by a million, so that no number is used twice"},
     {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline",
-     "jobs that run it start over, or end if they are at-most-once"},
+     "jobs that run it start over, or are ended if their guarantee is at-most-once"},
     {&cachew__journal__stream__descriptor, 17, 17, "stream",
-     "its jobs start over, or end if they are at-most-once"},
+     "its jobs start over, or are ended if their guarantee is at-most-once"},
     {&cachew__journal__floor__descriptor, 17, 17, "the first position of stream",
-     "jobs with at-most-once end"},
+     "jobs with the guarantee at-most-once are ended"},
     {&cachew__journal__range__descriptor, 25, 25, "range", "the range is computed again"},
     {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job",
-     "the job starts over, or ends if it is at-most-once"},
+     "the job starts over, or is ended if its guarantee is at-most-once"},
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
@@ -240,7 +240,8 @@ static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t ke
     damaged_key_text(key, key_size, kind, text, sizeof(text));
     return cw_error_set(err, CW_E_DATA, "the damaged entry of %s%s%.600s is left out (%.300s): %s",
                         kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
-                        (s ? s->damaged : of_ranges) ? "jobs with at-most-once end" : kind->cost);
+                        (s ? s->damaged : of_ranges) ? "jobs with the guarantee at-most-once are ended"
+                                                     : kind->cost);
 }
 
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value,

@@ -200,9 +200,9 @@ static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
     if (r < 0 || s->n_damaged == 0)
         return r;
     server_log(s, true,
-               "%s: %zu damaged entries were left out. A job that starts over goes on from the positions of "
-               "its clients as soon as they reconnect. A job with at-most-once that ended must be started "
-               "again. Or stop the dispatcher and restore the file from a copy",
+               "%s: %zu damaged entries of the journal were left out. A job that starts over goes on from "
+               "the positions of its clients as soon as they reconnect. A job with at-most-once that ended "
+               "must be started again. To avoid both, stop the dispatcher and restore the file from a copy",
                cw_store_path(s->store), s->n_damaged);
     return 0;
 }
