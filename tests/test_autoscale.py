@@ -399,7 +399,7 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
     provisioner = provision(daemons, dispatcher, least=2, most=5, memory="1")
     wait_for(
         lambda: any(
-            p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")
+            p["maximum"] == 0 and "ended with exit code 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")
         )
     )
     assert "3 workers in a row ended before they served, for the reasons above" in provisioner.err

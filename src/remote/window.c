@@ -46,8 +46,8 @@ void cw_window_received(struct window *w, size_t bytes, bool shm_loan)
         .why = now == by_bytes ? "this many batches fill the memory for batches that are requested in advance"
                : now == MOST
                    ? "this is the largest number: more batches in advance would not keep a worker busier"
-                   : "batches are large: this is the least number with which a worker has its next request "
-                     "before the client takes the current batch",
+                   : "batches are large: this is the smallest number with which a worker gets its next "
+                     "request before the client takes the current batch",
     };
     cw_tuned_add(&w->tuned, &t);
 }

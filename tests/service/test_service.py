@@ -422,7 +422,7 @@ def test_states_of_different_rounds_are_refused(bench, tmp_path):
     state["g"] += 1
     ranks[1].state.write_text(json.dumps(state))
     error = ranks[1].start().finish(code=3)["error"]
-    assert error["kind"] == "service" and "the first batch of a round" in error["message"]
+    assert error["kind"] == "service" and "the first batch for all ranks" in error["message"]
 
 
 def test_a_client_ends_though_a_worker_is_stopped(impatient):

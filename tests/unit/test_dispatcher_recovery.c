@@ -219,7 +219,7 @@ static void test_rounds_must_fit(void **state)
         struct run_peer *c = run_client_with(u, &at, 1);
         assert_int_equal(c->attached, cases[i].fits);
         if (!cases[i].fits)
-            assert_string_equal(c->attribute, "the first batch of a round");
+            assert_string_equal(c->attribute, "the first batch for all ranks (do all load the same state?)");
         run_lose(c);
     }
     run_free(u);

@@ -17,8 +17,8 @@ static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, co
     struct cw_error why = {0};
     cw_error_set(&why, CW_E_DATA,
                  "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
-                 " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
-                 " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
+                 " batches and %" PRIu64 " elements (batch keys: %" PRIu32 ") on worker %" PRIu64
+                 ", but %" PRIu64 " batches and %" PRIu64 " elements (batch keys: %zu) on worker %" PRIu64
                  ": the data, or the results of a function in the pipeline, differ between these two runs",
                  r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
                  x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),

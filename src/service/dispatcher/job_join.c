@@ -49,7 +49,7 @@ static int join_round_differs(const struct job *j, const Cachew__Attach *a, stru
         return 0;
     snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
     snprintf(y, sizeof(y), "%" PRIu64 " of epoch %" PRIu64, j->round.batch, j->round.epoch);
-    return join_refuse(err, j->name, "the first batch of a round", x, y);
+    return join_refuse(err, j->name, "the first batch for all ranks (do all load the same state?)", x, y);
 }
 
 /* Compares all terms. 0: they agree. < 0: err names the term that differs. */

@@ -39,13 +39,14 @@ static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
     metrics_by_label(m, "dispatcher_workers",
                      "Workers by state; workers that are gone are listed for ten minutes.", "state", states,
                      counts, CW_COUNT_OF(states));
-    cw_metrics_list(m, (const struct cw_metric_row[]){
-                           {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
-                            "Workers whose connection was lost, and that had not announced that they leave."},
-                           {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
-                            "Ranges of data that are leased to workers at the moment, finished or not."},
-                           {0},
-                       });
+    cw_metrics_list(
+        m, (const struct cw_metric_row[]){
+               {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
+                "Workers whose connection was lost although they had not announced that they leave."},
+               {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
+                "Ranges of data that are leased to workers at the moment, finished or not."},
+               {0},
+           });
 }
 
 static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -145,10 +146,10 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
             {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
              "Ranges of data that were late and were leased to a second worker."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
-             "Ranges that lost their last worker; they are leased again if a job still needs them."},
+             "Ranges of data that lost their last worker; they are leased again if a job still needs them."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
-             "Ranges of jobs with at-most-once that were lost with their workers, also if ranks got a part "
-             "of their batches."},
+             "Ranges of data that were lost with their workers in jobs with the guarantee at-most-once, also "
+             "if ranks got some of their batches."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
              "Transactions of the journal that are durable."},
             {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,

@@ -77,7 +77,7 @@ static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_pee
                               "for each provisioner",
                               p->info->name);
     old->pool = NULL;
-    cw_dp_peer_close(d, old, "the provisioner has another connection");
+    cw_dp_peer_close(d, old, "the provisioner has opened another connection, so this one is closed");
     p->peer = by;
     by->pool = p;
     return 0;

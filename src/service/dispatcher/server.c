@@ -199,11 +199,12 @@ static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
     int r = cw_store_read(s->store, server_on_row, s, err);
     if (r < 0 || s->n_damaged == 0)
         return r;
-    server_log(s, true,
-               "%s: %zu damaged entries of the journal were left out. A job that starts over goes on from "
-               "the positions of its clients as soon as they reconnect. A job with at-most-once that ended "
-               "must be started again. To avoid both, stop the dispatcher and restore the file from a copy",
-               cw_store_path(s->store), s->n_damaged);
+    server_log(
+        s, true,
+        "%s: %zu damaged entries of the journal were left out. A job that starts over goes on from the "
+        "positions of its clients as soon as they reconnect. A job with the guarantee at-most-once that "
+        "ended must be started again. To avoid both, stop the dispatcher and restore the file from a copy",
+        cw_store_path(s->store), s->n_damaged);
     return 0;
 }
 

@@ -110,7 +110,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
     }
     if (w->peer && w->peer != p) { /* its old connection is dead, but was not closed yet */
         w->peer->worker = NULL;
-        cw_dp_peer_close(d, w->peer, "the worker has another connection");
+        cw_dp_peer_close(d, w->peer, "the worker has opened another connection, so this one is closed");
         worker_keep(d, w);
     }
     w->leaving = WORKER_STAYS;

@@ -136,8 +136,8 @@ static int cgroup_make(struct cw_cgroup *c, int version, const char *name, doubl
     }
     if (version == 2 && cgroup_write(parent, "cgroup.subtree_control", "+cpu") < 0)
         return cgroup_failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
-                             : errno == EBUSY                   ? "can't limit groups beside the processes in"
-                                                                : "can't give CPU time to groups in",
+                             : errno == EBUSY ? "can't limit child groups while processes are in"
+                                              : "can't give CPU time to groups in",
                              parent, why);
     if (snprintf(c->path, sizeof(c->path), "%s/%s", parent, name) >= PATH_MAX) {
         errno = ENAMETOOLONG;

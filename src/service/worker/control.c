@@ -270,7 +270,7 @@ void cw_control_drain(void *worker)
 {
     struct cw_worker *w = worker;
     if (!w->common.draining) {
-        cw_common_log(&w->common, "draining: the worker accepts no more ranges");
+        cw_common_log(&w->common, "draining: the worker accepts no more work");
         w->common.draining = true;
         control_send_draining(w);
     }
