@@ -27,7 +27,8 @@ static void bench_reset_peak_rss(void)
     if (fd < 0)
         return;
     if (write(fd, "5", 1) != 1)
-        fprintf(stderr, "cachew: the system can't reset the peak memory of this process, so peak_rss_bytes of a run is the highest of all runs so far\n");
+        fprintf(stderr, "cachew: the system can't reset the peak memory of this process, so peak_rss_bytes "
+                        "of a run is the highest of all runs so far\n");
     close(fd);
 }
 

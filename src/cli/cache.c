@@ -101,7 +101,9 @@ static int cache_stat(struct cache *x, const struct cw_cache_list *l, struct cw_
                                    "entries", (json_int_t)all.entries, "content_bytes",
                                    (json_int_t)all.content, "stored_bytes", (json_int_t)all.stored, "in_use",
                                    used, "pinned", pinned, "compute_s", compute_s));
-    printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64 " segments (files), %" PRIu64 " entries (cached elements; compression ratio %.2f) that took %.1f s to compute\n",
+    printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64
+           " segments (files), %" PRIu64
+           " entries (cached elements; compression ratio %.2f) that took %.1f s to compute\n",
            l->n, used, pinned, (double)all.bytes / (1 << 20), all.segments, all.entries,
            cache_ratio(all.content, all.stored), compute_s);
     return 0;
@@ -208,22 +210,25 @@ static int cache_warm(struct cache *x, struct cw_error *err)
     };
     struct cw_cache_facts facts = {0};
     if (!x->caching.dir)
-        return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
-                              "cachew cache warm PIPELINE needs --cache-dir DIR, the cache directory to fill");
+        return cw_error_value(
+            err, CW_E_OPTION, "cache-dir", "", "a directory",
+            "cachew cache warm PIPELINE needs --cache-dir DIR, the cache directory to fill");
     int r = cli_pipeline_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_cache_points)
-        r = cw_error_set(
-            err, CW_E_OPTION,
-            "%s has neither the operator autocache nor cache: expected one of them, at the place whose elements are to be cached",
-            x->common.file);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "%s has neither the operator autocache nor cache: expected one of them, at the "
+                         "place whose elements are to be cached",
+                         x->common.file);
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
     if (r >= 0 && !l->cache)
-        r = cw_error_value(
-            err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a cache point",
-            "--cache %s would cache nothing: expected auto, or the number of a cache point (an operator cache or autocache, counted from 0)", x->caching.where);
+        r = cw_error_value(err, CW_E_OPTION, "cache", x->caching.where,
+                           "auto, or the number of a cache point",
+                           "--cache %s would cache nothing: expected auto, or the number of a cache point "
+                           "(an operator cache or autocache, counted from 0)",
+                           x->caching.where);
     o.runner.adaptive = false; /* keep all elements, however slow storage is */
     if (r >= 0)
         r = cli_pipeline_open(&x->common, err);
@@ -276,18 +281,18 @@ static int cache_dispatch(struct cache *x, struct cw_error *err)
             x->verb);
     bool narrow = cache_verbs[v].narrow;
     if (narrow && (!x->key || !*x->key) && !x->all)
-        return cw_error_set(
-            err, CW_E_OPTION,
-            "cachew cache %s %s needs a set: expected the first characters of a set's name, as `cachew cache ls` shows it, or --all",
-            x->verb, x->dir);
+        return cw_error_set(err, CW_E_OPTION,
+                            "cachew cache %s %s needs a set: expected the first characters of a set's name, "
+                            "as `cachew cache ls` shows it, or --all",
+                            x->verb, x->dir);
     int r = cw_cache_list(x->dir, x->key, &l, err);
     if (r >= 0 && x->key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
     else if (r >= 0 && narrow && x->key && l.n > 1)
-        r = cw_error_set(
-            err, CW_E_OPTION,
-            "%zu sets of %s begin with \"%.40s\": expected more characters, so that only one set's name begins with them, or --all", l.n,
-            x->dir, x->key);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "%zu sets of %s begin with \"%.40s\": expected more characters, so that only one "
+                         "set's name begins with them, or --all",
+                         l.n, x->dir, x->key);
     else if (r >= 0)
         r = cache_verbs[v].run(x, &l, err);
     cw_cache_list_deinit(&l);
@@ -298,11 +303,14 @@ static int cache_main(int argc, char **argv, struct cw_error *err)
 {
     struct cache x = {0};
     const struct cli_option options[] = {
-        {"all", CLI_FLAG, &x.all, NULL, "pin, unpin: apply to all sets; rm: remove all sets that are neither pinned nor in use by a run"},
-        {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments (files of a set) with all their entries"},
+        {"all", CLI_FLAG, &x.all, NULL,
+         "pin, unpin: apply to all sets; rm: remove all sets that are neither pinned nor in use by a run"},
+        {"repair", CLI_FLAG, &x.repair, NULL,
+         "verify: remove damaged segments (files of a set) with all their entries"},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: fill the cache directory DIR (required)"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "warm: cache the elements at this cache point (operator cache or autocache), counted from 0; auto (default): at the last one that can be used"},
+         "warm: cache the elements at this cache point (operator cache or autocache), counted from 0; auto "
+         "(default): at the last one that can be used"},
         CLI_CACHE_BYTES_OPTION(&x.caching.quota, "warm: "),
         CLI_PIPELINE_OPTIONS(&x.common, "warm: run N compute threads"),
         {0},
@@ -325,6 +333,12 @@ const struct cli_verb cli_verb_cache = {
     .max_args = 3,
     .summary = "list, check, fill or empty a directory of cached elements",
     .details =
-        "A set is all elements in DIR that were cached after the same computation. SET is the beginning of a set's name, as ls shows it.\n\n  ls                       list the sets\n  stat                     print the sums over all sets\n  verify                   read all cached elements and check them; exit with 1 if any is damaged\n  rm                       remove a set (SET) or all sets (--all), unless a run uses them\n  pin, unpin               protect a set (SET) or all sets (--all) from being removed to make room, or end that protection\n  warm PIPELINE            compute the elements of a pipeline and write them to the directory of --cache-dir",
+        "A set is all elements in DIR that were cached after the same computation. SET is the beginning of a "
+        "set's name, as ls shows it.\n\n  ls                       list the sets\n  stat                     "
+        "print the sums over all sets\n  verify                   read all cached elements and check them; "
+        "exit with 1 if any is damaged\n  rm                       remove a set (SET) or all sets (--all), "
+        "unless a run uses them\n  pin, unpin               protect a set (SET) or all sets (--all) from "
+        "being removed to make room, or end that protection\n  warm PIPELINE            compute the elements "
+        "of a pipeline and write them to the directory of --cache-dir",
     .run = cache_main,
 };

@@ -45,8 +45,8 @@ static void index_print_report(const struct cw_index_report *p, const char *inde
            (double)p->file_bytes * 1e-6, p->seconds);
     if (made && p->seconds > 0)
         printf(" (%.0f MB/s)", (double)p->file_bytes * 1e-6 / p->seconds);
-    printf("; %zu files were indexed, %zu had a valid index; the indexes are %s%s\n", made, p->n_reused, index_dir ? "in " : "",
-           index_dir ? index_dir : "beside the files");
+    printf("; %zu files were indexed, %zu had a valid index; the indexes are %s%s\n", made, p->n_reused,
+           index_dir ? "in " : "", index_dir ? index_dir : "beside the files");
 }
 
 static int index_main(int argc, char **argv, struct cw_error *err)
@@ -66,7 +66,8 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         {"format", CLI_TEXT, &format, "F",
          "index files of this format: tfrecord (default), text, jsonl or tar", .choices = formats},
         {"compression", CLI_TEXT, &compression, "C",
-         "read files of this compression: auto (default: detect it), none, gzip or zlib; must be the same as in the pipeline",
+         "read files of this compression: auto (default: detect it), none, gzip or zlib; must be the same as "
+         "in the pipeline",
          .choices = codecs},
         {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, even those that are valid"},
         {"threads", CLI_COUNT, &threads, "N",
@@ -87,9 +88,9 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         .threads = (int)threads,
     };
     if (r == 0 && !sidecar && !o.index_dir)
-        r = cw_error_set(
-            err, CW_E_OPTION,
-            "it is not known where to keep indexes: expected --index-dir, --sidecar, or the environment variable CACHEW_INDEX_DIR or HOME");
+        r = cw_error_set(err, CW_E_OPTION,
+                         "it is not known where to keep indexes: expected --index-dir, --sidecar, or the "
+                         "environment variable CACHEW_INDEX_DIR or HOME");
     if (r == 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, err);
     if (r == 0 && json)

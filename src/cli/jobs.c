@@ -55,18 +55,20 @@ static void record_print_seen(const json_t *seen)
     char limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
     if (!(cli_row_real(seen, "interval_s") > 0))
         return;
-    printf("            measured per batch: the client's step %.4g s, its waiting for data %.4g s; workers: %" PRIi64 ", ",
+    printf("            measured per batch: the client's step %.4g s, its waiting for data %.4g s; workers: "
+           "%" PRIi64 ", ",
            cli_row_real(seen, "step_s"), cli_row_real(seen, "wait_s"), cli_row_number(seen, "workers"));
     if (cli_row_real(seen, "compute_s") > 0)
-        printf("computing time per batch %.4g s, busy for %.0f %% of the time; ", cli_row_real(seen, "compute_s"),
-               100 * cli_row_real(seen, "busy"));
+        printf("computing time per batch %.4g s, busy for %.0f %% of the time; ",
+               cli_row_real(seen, "compute_s"), 100 * cli_row_real(seen, "busy"));
     else
         printf("computing time not known yet; ");
     if (cli_row_real(seen, "doubt") >= 0.01) /* a smaller doubt does not change the printed numbers */
         printf("few batches were measured, so the figures below assume workers that are %.0f %% slower; ",
                100 * cli_row_real(seen, "doubt"));
     if (record_cache(seen, cache))
-        printf("%.0f %% of the epoch were in the cache after %s; ", 100 * cli_row_real(seen, "cached"), cache);
+        printf("%.0f %% of the epoch were in the cache after %s; ", 100 * cli_row_real(seen, "cached"),
+               cache);
     printf("limited by: %s\n", cli_row_text(seen, "limit", limit));
 }
 
@@ -129,7 +131,8 @@ static void record_print_all(const json_t *rows)
         n += json_array_size(json_object_get(record, "alternatives"));
     }
     if (n > 0)
-        printf("%12sCosts are of the job's clients and workers together, in the unit of --price-client and --price-worker.\n",
+        printf("%12sCosts are of the job's clients and workers together, in the unit of --price-client and "
+               "--price-worker.\n",
                "");
 }
 
@@ -192,12 +195,15 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
         {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for the job NAME until --resume"},
         {"resume", CLI_TEXT, &steered[2], "NAME", "continue the paused job NAME"},
         {"share", CLI_TEXT, &share, "NAME",
-         "set how many workers the job NAME gets if there are too few for all jobs; needs --weight, --priority or --quota"},
+         "set how many workers the job NAME gets if there are too few for all jobs; needs --weight, "
+         "--priority or --quota"},
         {"weight", CLI_NUMBER, &claim.weight, "W",
-         "with --share: give jobs of equal priority workers in proportion to their weights W (default: unchanged; 1 for a new job)",
+         "with --share: give jobs of equal priority workers in proportion to their weights W (default: "
+         "unchanged; 1 for a new job)",
          .given = &claim.has_weight, .least = CW_WEIGHT_LEAST, .most = CW_WEIGHT_MOST},
         {"priority", CLI_SMALL, &claim.priority, "P",
-         "with --share: give workers first to jobs of higher priority P (default: unchanged; 0 for a new job)",
+         "with --share: give workers first to jobs of higher priority P (default: unchanged; 0 for a new "
+         "job)",
          .max = 1000000, .given = &claim.has_priority},
         {"quota", CLI_SMALL, &claim.quota, "N",
          "with --share: give the job at most N workers; 0: no limit (default: unchanged; no limit for a new "
@@ -209,7 +215,8 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
          "with --aim: minimise time or cost (default: unchanged; a new job has the dispatcher's objective)",
          .choices = cli_objectives},
         {"price-client", CLI_NUMBER, &price, "P",
-         "with --aim: set the price per hour of all the job's ranks together (default: unchanged; a new job has the dispatcher's price)",
+         "with --aim: set the price per hour of all the job's ranks together (default: unchanged; a new job "
+         "has the dispatcher's price)",
          .given = &priced, .least = CW_CLIENT_PRICE_LEAST, .most = CW_CLIENT_PRICE_MOST},
         CLI_ADMIN_OPTIONS(&a),
         {0},
@@ -241,7 +248,8 @@ const struct cli_verb cli_verb_jobs = {
     .name = "jobs",
     .arguments = "[explain NAME] ",
     .max_args = 2,
-    .summary = "list the jobs of a service; end or pause a job; explain NAME: show how the policy chose its workers and cache, with reasons",
+    .summary = "list the jobs of a service; end or pause a job; explain NAME: show how the policy chose its "
+               "workers and cache, with reasons",
     .run = jobs_main,
 };
 
@@ -250,7 +258,8 @@ static int workers_main(int argc, char **argv, struct cw_error *err)
     struct cli_admin a = {0};
     const char *drain = NULL;
     const struct cli_option options[] = {
-        {"drain", CLI_TEXT, &drain, "ID", "give the worker with this ID no new work, and let it finish its current work"},
+        {"drain", CLI_TEXT, &drain, "ID",
+         "give the worker with this ID no new work, and let it finish its current work"},
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };

@@ -17,10 +17,12 @@ struct cli_pipeline {
     {"plugin", CLI_TEXTS, plugins, "PATH", \
      "load the operators of a plug-in, the shared object (.so) PATH; may be given several times"}
 #define CLI_INDEX_DIR_OPTION(dir) \
-    {"index-dir", CLI_TEXT, dir, "DIR", "keep the indexes of data files (where each record begins) in DIR (default ~/.cache/cachew/index)"}
+    {"index-dir", CLI_TEXT, dir, "DIR", \
+     "keep the indexes of data files (where each record begins) in DIR (default ~/.cache/cachew/index)"}
 #define CLI_CACHE_BYTES_OPTION(bytes, verb) \
     {"cache-bytes", CLI_BYTES, bytes, "BYTES", \
-     verb "let the cache directory hold at most BYTES (default: its present size plus half of the disk's free space)"}
+     verb "let the cache directory hold at most BYTES (default: its present size plus half of the disk's " \
+          "free space)"}
 #define CLI_PIPELINE_OPTIONS(c, threads_help) \
     {"seed", \
      CLI_COUNT, \
@@ -41,14 +43,17 @@ struct cli_pipeline {
          CLI_BYTES, \
          &(c)->memory, \
          "BYTES", \
-         "use at most BYTES of memory for batches and their computation (default: half of the cgroup's or machine's memory)", \
+         "use at most BYTES of memory for batches and their computation (default: half of the cgroup's or " \
+         "machine's memory)", \
          .given = &(c)->memory_given}, \
         {"set", CLI_TEXTS, &(c)->settings, "PATH=VALUE", \
-         "change the pipeline before it is checked: 2.size=64 sets the attribute size of operator 2, counted from 0; may be given several times"}, \
+         "change the pipeline before it is checked: 2.size=64 sets the attribute size of operator 2, " \
+         "counted from 0; may be given several times"}, \
         CLI_PLUGIN_OPTION(&(c)->plugins), CLI_INDEX_DIR_OPTION(&(c)->index_dir), \
         {"wait", CLI_SECONDS, &(c)->wait_s, "S", \
          "fail if a batch does not arrive within S seconds (default 60; 0: no deadline)"}, \
-        {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, "run each operator as a separate step, without fusing them (slower; the results are the same)"}, \
+        {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, \
+         "run each operator as a separate step, without fusing them (slower; the results are the same)"}, \
         {"json", CLI_FLAG, &(c)->json, NULL, "print the result as one JSON object"}
 
 /* Sets the defaults of *c, then parses the command line into it. The first argument is the pipeline file.

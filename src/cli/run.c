@@ -263,25 +263,34 @@ static int run_main(int argc, char **argv, struct cw_error *err)
     struct run x = {.ranks = {.epochs = 1, .world_size = 1}};
     struct cw_error late = {0};
     const struct cli_option options[] = {
-        {"epochs", CLI_COUNT, &x.ranks.epochs, "N", "run N epochs (default: the number in the pipeline file, else 1)",
-         .max = INT64_MAX, .given = &x.epochs_given},
+        {"epochs", CLI_COUNT, &x.ranks.epochs, "N",
+         "run N epochs (default: the number in the pipeline file, else 1)", .max = INT64_MAX,
+         .given = &x.epochs_given},
         {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", .given = &x.batches_given},
         {"rank", CLI_COUNT, &x.ranks.rank, "R",
-         "take the batches of rank R: batch number g of an epoch if g mod W = R, with W from --world-size (default 0)", .max = 1 << 20},
-        {"world-size", CLI_COUNT, &x.ranks.world_size, "W", "divide the batches of each epoch among W ranks, the processes of a training job (default 1)",
+         "take the batches of rank R: batch number g of an epoch if g mod W = R, with W from --world-size "
+         "(default 0)",
+         .max = 1 << 20},
+        {"world-size", CLI_COUNT, &x.ranks.world_size, "W",
+         "divide the batches of each epoch among W ranks, the processes of a training job (default 1)",
          .min = 1, .max = 1 << 20},
         {"order", CLI_TEXT, &x.ranks.order, "O",
-         "deliver batches in this order: exact (default; in order of their numbers) or any (with --service: each as soon as it is ready)",
+         "deliver batches in this order: exact (default; in order of their numbers) or any (with --service: "
+         "each as soon as it is ready)",
          .choices = orders},
         CLI_REMOTE_OPTIONS(&x.remote),
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
-         "cache computed elements in DIR for later epochs and runs; needs an operator autocache or cache in the pipeline"},
+         "cache computed elements in DIR for later epochs and runs; needs an operator autocache or cache in "
+         "the pipeline"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "cache at this place: auto (default: at an operator cache, else at an autocache if that saves time), off (nowhere), or a number: at that one of these operators, counted from 0"},
+         "cache at this place: auto (default: at an operator cache, else at an autocache if that saves "
+         "time), off (nowhere), or a number: at that one of these operators, counted from 0"},
         CLI_CACHE_BYTES_OPTION(&x.caching.quota, ""),
         {"state", CLI_TEXT, &x.state, "FILE",
-         "resume at the position that FILE holds, if it exists; write the position reached to FILE at the end"},
-        {"state-every", CLI_COUNT, &x.state_every, "K", "with --state: also write FILE after every K batches"},
+         "resume at the position that FILE holds, if it exists; write the position reached to FILE at the "
+         "end"},
+        {"state-every", CLI_COUNT, &x.state_every, "K",
+         "with --state: also write FILE after every K batches"},
         CLI_OUTPUT_OPTIONS(&x.outputs),
         CLI_PIPELINE_OPTIONS(&x.common, "run N compute threads"),
         {0},
@@ -322,6 +331,8 @@ const struct cli_verb cli_verb_run = {
     .min_args = 1,
     .max_args = 1,
     .summary = "run a pipeline: compute its batches and take them, as a training job would",
-    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a\nstate file is wrong; 3 the service can't be reached, or refused the request;\n4 a deadline passed; 130 or 143 after SIGINT or SIGTERM, after the file of --state was written.",
+    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a\nstate "
+               "file is wrong; 3 the service can't be reached, or refused the request;\n4 a deadline passed; "
+               "130 or 143 after SIGINT or SIGTERM, after the file of --state was written.",
     .run = run_main,
 };

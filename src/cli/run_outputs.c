@@ -119,8 +119,9 @@ int cli_outputs_quarantine(struct cli_outputs *o, const struct cw_local *local, 
     bool failed = false;
     const struct cw_quarantined *q = cw_iterator_quarantined(local->iterator, &skipped, &replaced);
     if (skipped + replaced)
-        fprintf(stderr, "cachew: %" PRIu64 " records that failed were skipped, %" PRIu64 " replaced by others%s%s\n", skipped, replaced,
-                o->quarantine ? "; listed in " : "",
+        fprintf(stderr,
+                "cachew: %" PRIu64 " records that failed were skipped, %" PRIu64 " replaced by others%s%s\n",
+                skipped, replaced, o->quarantine ? "; listed in " : "",
                 o->quarantine ? o->quarantine : " (--quarantine FILE lists them with reasons)");
     if (!o->quarantine_file)
         return 0;

@@ -18,9 +18,11 @@ struct cli_outputs {
 
 #define CLI_OUTPUT_OPTIONS(o) \
     {"digest", CLI_FLAG, &(o)->digest, NULL, \
-     "print two hashes of all delivered batches: digest, and set_digest, which does not depend on their order"}, \
+     "print two hashes of all delivered batches: digest, and set_digest, which does not depend on their " \
+     "order"}, \
         {"log", CLI_TEXT, &(o)->log, "FILE", "append a JSON line about each batch to FILE"}, \
-        {"dump", CLI_TEXT, &(o)->dump, "DIR", "write each batch to DIR as an .npz file, which numpy.load reads"}, \
+        {"dump", CLI_TEXT, &(o)->dump, "DIR", \
+         "write each batch to DIR as an .npz file, which numpy.load reads"}, \
         {"save", CLI_TEXT, &(o)->save, "DIR", \
          "write the images of the first batch to DIR, side by side in one PNG file"}, \
         {"quarantine", CLI_TEXT, &(o)->quarantine, "FILE", \

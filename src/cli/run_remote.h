@@ -26,14 +26,18 @@ struct cli_remote {
      CLI_TEXT, \
      &(x)->guarantee, \
      "G", \
-     "treat batches that are lost with a worker as follows: exactly-once (default): compute them again; at-most-once, with --service: leave them out", \
+     "treat batches that are lost with a worker as follows: exactly-once (default): compute them again; " \
+     "at-most-once, with --service: leave them out", \
      .choices = cli_guarantees}, \
         {"sharding", CLI_TEXT, &(x)->sharding, "S", \
-         "with --service, divide each epoch among the ranks (dynamic, the default), or give every rank the whole epoch (off)"}, \
+         "with --service, divide each epoch among the ranks (dynamic, the default), or give every rank the " \
+         "whole epoch (off)"}, \
         {"service", CLI_TEXT, &(x)->service, "HOST:PORT", \
-         "take the batches from the service whose dispatcher is at HOST:PORT, instead of computing them in this process"}, \
+         "take the batches from the service whose dispatcher is at HOST:PORT, instead of computing them in " \
+         "this process"}, \
         {"job", CLI_TEXT, &(x)->job, "NAME", \
-         "join the job NAME of the service; all ranks of a job give the same NAME (default: a new job with one rank)"}, \
+         "join the job NAME of the service; all ranks of a job give the same NAME (default: a new job with " \
+         "one rank)"}, \
         {"credits", \
          CLI_COUNT, \
          &(x)->credits, \
@@ -45,11 +49,13 @@ struct cli_remote {
          CLI_TEXT, \
          &(x)->transport, \
          "T", \
-         "receive batches through shm (shared memory), unix (Unix sockets), tcp (TCP), or auto (default: the fastest that works)", \
+         "receive batches through shm (shared memory), unix (Unix sockets), tcp (TCP), or auto (default: " \
+         "the fastest that works)", \
          .choices = cli_transports}, \
         CLI_CONNECT_OPTIONS(&(x)->credentials), \
         {"trace", CLI_TEXT, &(x)->trace, "FILE", \
-         "with --service, write to FILE at what times batches were requested, received and delivered (Chrome trace format)"}
+         "with --service, write to FILE at what times batches were requested, received and delivered " \
+         "(Chrome trace format)"}
 extern const char *const cli_guarantees[], *const cli_transports[];
 
 /* CW_E_OPTION: an option was given that needs --service, or one (cache_dir) that can't be used with it. */

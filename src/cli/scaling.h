@@ -22,14 +22,15 @@ struct cli_scaling {
          CLI_NUMBER, \
          &(x)->price_client, \
          "P", \
-         "tell the policy what all ranks of a job together cost per hour, in any currency, waiting or not (default 4.96)", \
+         "tell the policy what all ranks of a job together cost per hour, in any currency, waiting or not " \
+         "(default 4.96)", \
          .needs = needed, \
          .least = CW_CLIENT_PRICE_LEAST, \
          .most = CW_CLIENT_PRICE_MOST}, \
     { \
         "price-worker", CLI_NUMBER, &(x)->price_worker, "P", \
-            "tell the policy what a worker costs per hour, in the same currency (default 0.427)", .needs = needed, \
-            .most = CW_WORKER_PRICE_MOST \
+            "tell the policy what a worker costs per hour, in the same currency (default 0.427)", \
+            .needs = needed, .most = CW_WORKER_PRICE_MOST \
     }
 extern const char *const cli_objectives[]; /* "time", "cost" */
 

@@ -329,6 +329,7 @@ const struct cli_verb cli_verb_top = {
     .name = "top",
     .arguments = "",
     .summary = "show the jobs and workers of a service with their rates, every few seconds",
-    .details = "On a terminal the table is updated in place, and q or Ctrl-C ends the command. Otherwise the tables are printed one after the other.",
+    .details = "On a terminal the table is updated in place, and q or Ctrl-C ends the command. Otherwise the "
+               "tables are printed one after the other.",
     .run = top_main,
 };
