@@ -182,7 +182,8 @@ def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daem
         lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found}
     )
     assert (
-        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; the provisioner is killed" in service.err
+        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; the provisioner is killed"
+        in service.err
     )
     assert 'the provisioner of pool "local" lost its connection' in service.err
     assert service.end() == 0
@@ -399,7 +400,8 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
     provisioner = provision(daemons, dispatcher, least=2, most=5, memory="1")
     wait_for(
         lambda: any(
-            p["maximum"] == 0 and "ended with exit code 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")
+            p["maximum"] == 0 and "ended with exit code 2" in (p["why"] or "")
+            for p in dispatcher.json("/api/v1/pools")
         )
     )
     assert "3 workers in a row ended before they served, for the reasons above" in provisioner.err

@@ -95,7 +95,9 @@ def assert_skips_what_hangs(ds, n, hanging):
     with ds.on_error("skip").iterator() as batches:
         got = [v for b in batches for v in b["value"].tolist()]
         listed = [(int(q["record"].partition(":")[2]), q["reason"]) for q in batches.quarantine()]
-    assert hanging in dict(listed) and all("took longer than its limit timeout_s" in reason for _, reason in listed)
+    assert hanging in dict(listed) and all(
+        "took longer than its limit timeout_s" in reason for _, reason in listed
+    )
     assert got == [i for i in range(n) if i not in dict(listed)]
 
 

@@ -391,7 +391,8 @@ def test_a_rank_that_is_missing_is_named(bench):
         for error in [r.finish(code=4)["error"] for r in ranks]:
             assert (
                 error["kind"] == "deadline"
-                and "rank 1 of 3 is behind: it is at position 0 of epoch 0, and not connected" in error["message"]
+                and "rank 1 of 3 is behind: it is at position 0 of epoch 0, and not connected"
+                in error["message"]
             )
 
     with_more_time(attempt, 4)
