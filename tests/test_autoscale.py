@@ -427,7 +427,7 @@ def test_words_that_every_worker_would_refuse_are_refused_before_one_is_started(
 
 def test_pools_without_a_name_of_their_own_are_refused():
     """Decisions took a pool called static for the workers that belong to none."""
-    assert 'pool "static" has the workers that no provisioner started' in refused(
+    assert 'pool "static" is reserved for workers that no provisioner started' in refused(
         "provision", "--dispatcher", "127.0.0.1:1", "--pool", "static"
     )
     assert "the pool's name has 0 bytes: expected 1 to 64 bytes of valid UTF-8" in refused(
