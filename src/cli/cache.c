@@ -124,7 +124,7 @@ static int cache_verify(struct cache *x, const struct cw_cache_list *l, struct c
                                    "bad_segments", (json_int_t)v.bad_segments, "bad_entries",
                                    (json_int_t)v.bad_entries, "repaired", x->repair)) |
                code;
-    printf("%" PRIu64 " segments with %" PRIu64 " entries are undamaged; %" PRIu64
+    printf("%" PRIu64 " segments (cache files) with %" PRIu64 " entries are undamaged; %" PRIu64
            " segments are damaged, with at least %" PRIu64 " damaged entries%s\n",
            v.segments, v.entries, v.bad_segments, v.bad_entries,
            x->repair && v.bad_segments ? "; these segments were removed" : "");
@@ -251,7 +251,8 @@ static int cache_warm(struct cache *x, struct cw_error *err)
            " were left out for lack of space",
            facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
     if (facts.evicted)
-        printf("; %" PRIu64 " segments were removed to make room, maybe with some of these entries",
+        printf("; %" PRIu64
+               " segments (cache files) were removed to make room, maybe with some of these entries",
                facts.evicted);
     printf("\n");
     return 0;

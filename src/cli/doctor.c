@@ -64,7 +64,7 @@ static void check_cpu(struct check *c)
         (long)budget < online
             ? "the cgroup or the affinity mask excludes some CPUs; change it if Cachew should use all CPUs"
             : NULL,
-        "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
+        "this process may use %u of %ld CPUs (by affinity mask and cgroup)", budget, online);
 }
 
 static void check_features(struct check *c)
@@ -97,11 +97,13 @@ static void check_kernels(struct check *c)
     const struct cw_pixel_isa *isa = cw_pixel_isa();
     const char *want = getenv("CACHEW_SIMD");
     bool portable = isa == &cw_pixel_isa_c;
-    check_set(c, portable ? WARNING : OK,
-              !portable ? NULL
-              : want    ? "unset CACHEW_SIMD: image operators run in portable C"
-                        : "image operators run in portable C, which is slower; results are the same",
-              want ? "%s (CACHEW_SIMD=%.40s)" : "%s", isa->name, want);
+    check_set(
+        c, portable ? WARNING : OK,
+        !portable ? NULL
+        : want
+            ? "unset CACHEW_SIMD: with its present value image operators run in portable C, which is slower"
+            : "image operators run in portable C, which is slower; results are the same",
+        want ? "%s (CACHEW_SIMD=%.40s)" : "%s", isa->name, want);
 }
 
 static void check_memory(struct check *c)

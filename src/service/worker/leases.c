@@ -69,12 +69,12 @@ static int leases_check_request(const struct cw_leases *s, const struct cw_reque
     if (rows && r->key >= s->n_keys)
         return cw_error_set(
             err, CW_E_SERVICE,
-            "the client requested elements of key %u: expected a key less than %u" CW_OTHER_VERSION, r->key,
-            s->n_keys);
+            "the client requested elements of batch key %u: expected a key less than %u" CW_OTHER_VERSION,
+            r->key, s->n_keys);
     if (rows && r->end - r->at > cw_key_size(s->sequence->compiled, r->key))
         return cw_error_set(err, CW_E_SERVICE,
-                            "the client requested %llu elements of key %u: expected at most %llu, a full "
-                            "batch" CW_OTHER_VERSION,
+                            "the client requested %llu elements of batch key %u: expected at most %llu, a "
+                            "full batch" CW_OTHER_VERSION,
                             (unsigned long long)(r->end - r->at), r->key,
                             (unsigned long long)cw_key_size(s->sequence->compiled, r->key));
     return 0;
