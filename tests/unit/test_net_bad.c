@@ -120,7 +120,7 @@ static void test_greetings(void **state)
                 noise[k] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24);
             if (round % 2) /* a good beginning */
                 memcpy(noise, "CWF1\5\0\0\0\0\0\0\0\0\0\0\0", 16);
-            send_greeting(at, noise, 32 + seed % (sizeof(noise) - 32), round % 2 ? "" : "not Cachew's");
+            send_greeting(at, noise, 32 + seed % (sizeof(noise) - 32), round % 2 ? "" : "than Cachew's");
         }
         run_until(both_open);
         assert_int_equal(send_query(&ours, "still here", NULL, 0), 0);
@@ -505,7 +505,7 @@ static void test_swelling_message(void **state)
     assert_true(memory.used > (size_t)30 * N);
     cw_envelope_clear(&memory);
     assert_int_equal(cw_envelope_read(&memory, cw_envelope_limit(N), bytes, n, &e, &err), CW_E_SERVICE);
-    assert_non_null(strstr(err.message, "in memory"));
+    assert_non_null(strstr(err.message, "of memory here"));
     assert_true(memory.used <= cw_envelope_limit(N));
     cw_envelope_deinit(&memory);
     free(bytes);
