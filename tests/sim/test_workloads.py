@@ -174,8 +174,16 @@ WRONG += [  # all of this was taken, and said nothing
         "model.cache_markers[1]",
         "the number of the stage, from 0, since several stages have this name",
     ),
-    ({"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"}, "table_unit", "only in a job with a table"),
-    ({"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1}, "worker_cpu_s", "only in a job with a table"),
+    (
+        {"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"},
+        "table_unit",
+        "only in a job with a table",
+    ),
+    (
+        {"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1},
+        "worker_cpu_s",
+        "only in a job with a table",
+    ),
     (
         {"changes": [{"at_batch": 5, "client_step_s": 1}, {"at_batch": 6}]},
         "changes[1]",
