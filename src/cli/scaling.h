@@ -15,21 +15,22 @@ struct cli_scaling {
      CLI_TEXT, \
      &(x)->objective, \
      "O", \
-     "minimise time (default) or cost", \
+     "have the policy minimise time (default; with the fewest workers) or cost", \
      .choices = cli_objectives, \
      .needs = needed}, \
         {"price-client", \
          CLI_NUMBER, \
          &(x)->price_client, \
          "P", \
-         "set the price per hour of all ranks of a job together, waiting or not (default 4.96)", \
+         "tell the policy what all ranks of a job together cost per hour, in any currency, waiting or not " \
+         "(default 4.96)", \
          .needs = needed, \
          .least = CW_CLIENT_PRICE_LEAST, \
          .most = CW_CLIENT_PRICE_MOST}, \
     { \
         "price-worker", CLI_NUMBER, &(x)->price_worker, "P", \
-            "set the price per hour of a worker (default 0.427)", .needs = needed, \
-            .most = CW_WORKER_PRICE_MOST \
+            "tell the policy what a worker costs per hour, in the same currency (default 0.427)", \
+            .needs = needed, .most = CW_WORKER_PRICE_MOST \
     }
 extern const char *const cli_objectives[]; /* "time", "cost" */
 

@@ -64,7 +64,7 @@ static void simulate_print(const struct simulate *s, const json_t *result)
            json_number_value(json_object_get(result, "oracle_cost")),
            100 * json_number_value(json_object_get(regret, "cost")));
     printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting",
-           100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
+           100 * json_number_value(json_object_get(result, "waiting")), "last change, s",
            json_number_value(json_object_get(result, "settled_at_s")));
     json_array_foreach(json_object_get(result, "decisions"), i, d)
     {
@@ -83,9 +83,12 @@ static int simulate_main(int argc, char **argv, struct cw_error *err)
     s->policy = "auto";
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
-         "simulate this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N or oracle"},
-        {"plot", CLI_TEXT, &s->plot, "FILE", "write an SVG picture to FILE: workers and waiting over time"},
-        {"json", CLI_FLAG, &s->json, NULL, "print one JSON object"},
+         "simulate this policy: auto (default, Cachew's own), cachew-atc22 (rule of the Cachew paper), "
+         "cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by CPU utilisation), "
+         "fixed:N (N workers) or oracle (the best plan for the workload)"},
+        {"plot", CLI_TEXT, &s->plot, "FILE",
+         "write an SVG picture to FILE: workers over time, and how long the training job waited"},
+        {"json", CLI_FLAG, &s->json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_simulate, options, argc, argv, err);
@@ -113,7 +116,7 @@ const struct cli_verb cli_verb_simulate = {
     .arguments = "WORKLOAD ",
     .min_args = 1,
     .max_args = 1,
-    .summary = "simulate a modelled workload with a policy: workers, cache, time and cost",
+    .summary = "simulate how a scaling policy runs a workload: workers, cache, time and cost",
     .details = "WORKLOAD is a JSON file. docs/simulator.md describes its format.",
     .run = simulate_main,
 };

@@ -17,9 +17,10 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
     cw_pools_fill(facts, n, d);
     d->concluded = !m->decided;
     m->decided = 1;
-    int size = snprintf(d->why, sizeof(d->why), "%d %s asked for", wanted, wanted == 1 ? "was" : "were");
+    int size = snprintf(d->why, sizeof(d->why), "%d %s requested by the policy fixed:N", wanted,
+                        wanted == 1 ? "worker was" : "workers were");
     if (n < wanted)
-        snprintf(d->why + size, sizeof(d->why) - (size_t)size, ", this job may have %d now", n);
+        snprintf(d->why + size, sizeof(d->why) - (size_t)size, ", but this job may have only %d now", n);
 }
 
 static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};

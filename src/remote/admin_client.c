@@ -106,7 +106,8 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
     struct admin_query q = {.options = o, .request = &e};
     int r = query_run(&q, err);
     if (r >= 0 && !q.json)
-        r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s sent an unexpected answer to a query",
+        r = cw_error_set(err, CW_E_SERVICE,
+                         "the dispatcher at %s sent an unexpected answer to a query" CW_OTHER_VERSION,
                          o->service);
     if (r < 0) {
         free(q.json);

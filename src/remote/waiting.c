@@ -39,16 +39,15 @@ static bool waiting_describe(const struct remote *r, const struct epoch_position
     else if (held)
         snprintf(buf, size, "%s", w->held);
     else if (!at)
-        snprintf(buf, size, "the dispatcher has not answered Attach yet");
+        snprintf(buf, size, "the dispatcher has not answered the request to join the job yet");
     else if (!worker)
-        snprintf(buf, size, "no worker has a lease of that position yet%s", w->lagging);
+        snprintf(buf, size, "the dispatcher has given that position to no worker yet%s", w->lagging);
     else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has the lease of that position, but its address is not known",
-                 worker);
-    else if (l->why.status)
         snprintf(buf, size,
-                 "worker %" PRIu64 " has the lease of that position, but can't be reached (%.200s)", worker,
-                 l->why.message);
+                 "worker %" PRIu64 " is to compute that position, but its address is not known yet", worker);
+    else if (l->why.status)
+        snprintf(buf, size, "worker %" PRIu64 " is to compute that position, but can't be reached (%.200s)",
+                 worker, l->why.message);
     else
         snprintf(buf, size, "worker %" PRIu64 " is computing that position", worker);
     if (*w->held && !down->status && !held)

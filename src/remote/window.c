@@ -43,11 +43,11 @@ void cw_window_received(struct window *w, size_t bytes, bool shm_loan)
         .seen = {{"batch_bytes", (double)w->batch_bytes}, {"lent", w->loans_only}},
         .others = {{"bytes", (double)by_bytes}, {"least", (double)window_least(w)}, {"most", MOST}},
         .chosen = (double)now,
-        .why = now == by_bytes ? "this many batches fill the memory for outstanding batches"
+        .why = now == by_bytes ? "this many batches fill the memory for batches that are requested in advance"
                : now == MOST
-                   ? "this is the largest number; more outstanding batches would not keep a worker busier"
-                   : "batches are large: this is the least number with which a worker has its next request "
-                     "before the client takes the current batch",
+                   ? "this is the largest number: more batches in advance would not keep a worker busier"
+                   : "batches are large: this is the smallest number with which a worker gets its next "
+                     "request before the client takes the current batch",
     };
     cw_tuned_add(&w->tuned, &t);
 }

@@ -831,7 +831,7 @@ static void refuses(void **state)
     expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"fail\", \"kind\": \"crash\"}",
                    "may end the process");
     wrong_fingerprint = true;
-    expect_refused("{\"op\": \"range\", \"stop\": 3}", "its fingerprint");
+    expect_refused("{\"op\": \"range\", \"stop\": 3}", "the fingerprint that");
     wrong_fingerprint = false;
     expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"map\", \"function\": {\"name\": \"f\", "
                    "\"identity\": \"f\", \"payload\": \"AA==\"}, \"outputs\": {}}",

@@ -17,8 +17,10 @@
 static int join_refuse(struct cw_error *err, const char *job, const char *attribute, const char *value,
                        const char *expected)
 {
-    return cw_error_value(err, CW_E_SERVICE, attribute, value, expected,
-                          "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
+    return cw_error_value(
+        err, CW_E_SERVICE, attribute, value, expected,
+        "job \"%s\": %s is %s, but the job runs with %s; give the same value, or another job name", job,
+        attribute, value, expected);
 }
 
 /* Returns a term as text: a number, or the name of the order or guarantee. */
@@ -47,7 +49,7 @@ static int join_round_differs(const struct job *j, const Cachew__Attach *a, stru
         return 0;
     snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
     snprintf(y, sizeof(y), "%" PRIu64 " of epoch %" PRIu64, j->round.batch, j->round.epoch);
-    return join_refuse(err, j->name, "the first batch of a round", x, y);
+    return join_refuse(err, j->name, "the first batch for all ranks (do all load the same state?)", x, y);
 }
 
 /* Compares all terms. 0: they agree. < 0: err names the term that differs. */
@@ -93,16 +95,16 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
                             a->world_size);
     if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH ||
         strlen(a->pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "Attach needs a fingerprint of 16 bytes, at least one epoch, and a pipeline of at most %zu bytes",
-            CW_PIPELINE_BYTES);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a client that joins a job needs a pipeline fingerprint of 16 bytes, at least "
+                            "one epoch, and a pipeline of at most %zu bytes" CW_OTHER_VERSION,
+                            CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY ||
         (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "order %d with guarantee %d: this version of the dispatcher does not know one of them",
-            (int)a->order, (int)a->guarantee);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "order %d with guarantee %d: this version of the dispatcher does not know one of "
+                            "them" CW_OTHER_VERSION,
+                            (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
                               "guarantee \"at-most-once\" with order \"exact\": a lost range leaves a gap in "

@@ -116,9 +116,9 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     int r = cw_pipeline_parse(cw_ops(), s->text, strlen(s->text), s->base_dir, &l->pipeline, err);
     /* the fingerprint identifies the pipeline for other processes, so it must be right */
     if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0)
-        r = cw_error_set(err, CW_E_PIPELINE,
-                         "the pipeline does not match its fingerprint: the sender is faulty, or runs another "
-                         "version of cachew");
+        r = cw_error_set(
+            err, CW_E_PIPELINE,
+            "the pipeline does not match the fingerprint that the client computed" CW_OTHER_VERSION);
     if (r >= 0) /* must be before compiling, which may run Python functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
