@@ -1,4 +1,6 @@
-/* gzip and zlib streams with restart points, on zlib. One thread at a time per stream. */
+/* Reads gzip and zlib files as a stream with zlib, from the begin or from a restart point: a recorded place
+ * between two deflate blocks. Owns struct cw_inflate; the caller owns the file. The builder and the readers
+ * of index segments call it. One thread at a time per stream. */
 #include "formats/inflate.h"
 
 #include <inttypes.h>
@@ -13,10 +15,12 @@ struct cw_inflate {
     z_stream z;
     struct cw_file *file; /* borrowed */
     enum cw_codec codec;
-    bool raw; /* opened at a restart point: zlib sees neither header nor trailer */
+    /* opened at a restart point, and still in its member: zlib sees no header, and does not read the trailer
+     */
+    bool raw;
     bool ended;
     uint64_t next; /* offset in the file of the first byte after the input buffer's content */
-    uint64_t out;  /* position in the stream */
+    uint64_t out;  /* bytes decompressed so far, counted from the begin of the stream */
     uint8_t input[INPUT_BYTES];
 };
 
@@ -145,8 +149,8 @@ static int inflate_truncated(const struct cw_inflate *z, struct cw_error *err)
                             path, z->next, codec_names[z->codec], z->out);
 }
 
-/* Continues after the end of a member: another member, zero padding (as tape blocks have it) or the end may
- * follow. */
+/* Continues after the end of a member. After its trailer, which zlib has left if `raw`, there may be another
+ * member, or zero bytes up to the end of the file (as tapes have them), or the end. */
 static int inflate_next_member(struct cw_inflate *z, struct cw_error *err)
 {
     bool padding = false;

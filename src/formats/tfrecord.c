@@ -10,8 +10,9 @@
 #include "base/text.h"
 #include "formats/crc32c.h"
 
-/* From this length on, reading only the 16 bytes of a record that are not data is cheaper than reading all of
- * it: copying 32 KiB takes longer than a separate read of a cached page. */
+/* From this length of data on, the data are skipped: the walk reads only the CRC after the data and the
+ * header of the next record, 16 bytes. That is cheaper, because copying 32 KiB takes longer than a separate
+ * read of a cached page. */
 #define SPARSE_LENGTH ((uint64_t)32 << 10)
 
 static uint32_t tfrecord_load32(const uint8_t *p)
@@ -24,8 +25,8 @@ static uint64_t tfrecord_load64(const uint8_t *p)
     return tfrecord_load32(p) | (uint64_t)tfrecord_load32(p + 4) << 32;
 }
 
-/* Sets the error of a damaged record. It is named by its number in the file, because its id contains the file
- * key, which is known only after the whole file was read. */
+/* Sets the error of a damaged record. The message names the record by its number in the file. Its id can't be
+ * given: the id contains a hash of the whole file, which is not read to its end yet. */
 __attribute__((format(printf, 3, 4))) static int tfrecord_damaged(const struct cw_tfrecord_walk *w,
                                                                   struct cw_error *err, const char *fmt, ...)
 {
@@ -100,7 +101,8 @@ static int tfrecord_end_of_stream(struct cw_walk *base, uint64_t size, struct cw
                             ": the data end inside it, at byte %" PRIu64 ": truncated", size);
 }
 
-/* Of large records only the CRC at the end and the next header are read, not the data. */
+/* Returns how many bytes to read next (walk.h). After the header of a large record that is 16: the CRC after
+ * the data, and the next header; the data are skipped. 0: fill the buffer. */
 static size_t tfrecord_stride(const struct cw_walk *base)
 {
     const struct cw_tfrecord_walk *w = (const struct cw_tfrecord_walk *)base;

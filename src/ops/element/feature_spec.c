@@ -1,4 +1,5 @@
-/* Reads and checks feature specs, and converts their defaults. The specs are immutable after bind.
+/* Reads and checks feature specs, converts their defaults, and writes values or defaults to rows. The
+ * operators parse_example, jsonl and tar call it. op->state owns the specs, which are immutable after bind.
  */
 #include "ops/element/feature_spec.h"
 
@@ -7,7 +8,8 @@
 
 #include "formats/number.h"
 
-#define MAX_VALUES ((int64_t)1 << 28) /* of one feature of fixed shape */
+/* values of one element of a feature; of one step, if the feature is variable */
+#define MAX_VALUES ((int64_t)1 << 28)
 
 struct reading { /* one feature of the attribute */
     const struct cw_feature_words *words;
@@ -74,7 +76,8 @@ static bool feature_put_number(const json_t *v, enum cw_dtype dtype, void *out)
 }
 
 /* Appends the number v, or all numbers of the nested list v, to the default of f, which has room for `room`
- * numbers. False: one is not a number of the dtype, or there are too many. */
+ * numbers. Returns false if a value is not a number of the dtype, if lists are nested too deeply, or if there
+ * is no room. */
 static bool feature_put_numbers(struct cw_feature_spec *f, int64_t room, const json_t *v, int depth)
 {
     bool good = true;
@@ -100,8 +103,9 @@ static int64_t feature_count_leaves(const json_t *v, int depth)
     return n;
 }
 
-/* Reads a default: a string; or one number, which is repeated for all values; or a list with one number per
- * value. */
+/* Reads a default. For bytes: a string. For numbers: one number, which is repeated for all values; or a list
+ * with one number per value. A list may be nested; its numbers are taken in order. If the feature is
+ * variable, the list may have any multiple of n_values numbers. */
 static int feature_read_default(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     struct cw_feature_spec *f = x->f;
@@ -183,7 +187,7 @@ int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *
     const json_t *features = cw_attr_json(op, words->attr), *value;
     const char *name;
     struct cw_type type;
-    /* the caller frees it, also after an error */
+    /* the caller frees op->state, also after an error */
     struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs));
     if (!specs)
         return cw_error_nomem(err, sizeof(*specs), op->desc->name);
