@@ -324,7 +324,7 @@ def test_pipeline_file_that_is_not_there(tmp_path):
                 "operator": "bucket_by_length",
                 "attribute": "sizes",
                 "value": "[1,1,1,",
-                "expected": "one more value than boundaries: 1024",
+                "expected": "one more value than boundaries has: 1024",
             },
         ),
         (

@@ -148,7 +148,7 @@ def test_jsonl_gives_components(tmp_path):
 BAD_LINES = {
     "syntax": ('{"id": 5, "v": [[1, 2], [3, 4]]', "malformed JSON: expected"),
     "no object": ("[5]", "malformed JSON: expected an object"),
-    "empty": ("", "expected an object, but there is nothing"),
+    "empty": ("", "expected an object, but the text is empty"),
     "not UTF-8": ('{"id": 5, "name": "\udcff", "v": [[1, 2], [3, 4]]}', "not UTF-8"),
     "fraction": ('{"id": 1.5, "v": [[1, 2], [3, 4]]}', '"id" holds 1.5, which is not an integer for int64'),
     "out of range": ('{"id": 9223372036854775808, "v": [[1, 2], [3, 4]]}', "out of range for int64"),

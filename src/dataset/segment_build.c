@@ -223,7 +223,10 @@ static int build_assemble(struct building *b, const struct cw_segment_input *in,
     cw_index_seal(base, size, cw_index_kind_of(in->format));
     if (cw_segment_attach(base, size, ret) < 0) {
         free(base);
-        return cw_error_set(err, CW_E_BUG, "%s: the index that was built is inconsistent", in->path);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "%s: the index that was built is inconsistent; this is a defect of Cachew, please report it",
+            in->path);
     }
     return 0;
 }

@@ -98,7 +98,7 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
 /* The error of a batch when there is no memory to keep its error. Never written. */
 static struct cw_error no_memory = {
     .status = CW_E_MEMORY,
-    .message = "out of memory: the system gave none for the reason why a record failed"};
+    .message = "out of memory: a record failed, and the system gave no memory for the reason"};
 
 struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list)
 {

@@ -84,14 +84,13 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
                  {"row_bytes", (double)block_row_bytes(r->sequence, leaf)}},
         .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
-        .why = time > rows->most
-                   ? "a block has at most 4096 rows and 256 KiB of columns (4 MiB with Python functions)"
-               : rows->aim_ns == CALL_NS ? "this many rows take about 8 ms: long compared with a call of a "
-                                           "host process, short compared with "
-                                           "a batch"
-                                         : "this many rows take about 0.5 ms: long compared with scheduling "
-                                           "a block, short compared with a "
-                                           "batch",
+        .why = time > rows->most ? "this is the limit: elements that are computed together (a block) are at "
+                                   "most 4096, and take at most 256 KiB (4 MiB with Python functions)"
+               : rows->aim_ns == CALL_NS
+                   ? "computing this number of elements takes about 8 ms: long compared with the overhead of "
+                     "calling Python, short compared with a batch"
+                   : "computing this number of elements takes about 0.5 ms: long compared with the overhead "
+                     "of scheduling, short compared with a batch",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -220,7 +220,8 @@ static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
     const struct cw_place at = cw_range_place(b->range, b->piece->plan.begin + b->exec.at);
-    int status = cw_memory_lacks(r, &at, "an element does not fit beside the batch that it belongs to", &err);
+    int status = cw_memory_lacks(r, &at, "an element does not fit together with the batch that it belongs to",
+                                 &err);
     if (status < 0)
         cw_sched_fail(r, &err);
     return status < 0;
@@ -277,7 +278,8 @@ static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
     struct cw_error err = {0};
     if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, p))
         return;
-    if (cw_memory_lacks(r, &at, "the plan of a range does not fit", &err) < 0 && !r->sched.fatal.status)
+    if (cw_memory_lacks(r, &at, "the list of the records that are read next does not fit", &err) < 0 &&
+        !r->sched.fatal.status)
         r->sched.fatal = err;
 }
 
@@ -368,8 +370,8 @@ static void sched_end_stall(struct cw_runner *r)
     }
     (void)cw_error_set(
         &err, CW_E_BUG,
-        "nothing is being computed, and no batch is ready: %u blocks and %u of at most %u batches are under "
-        "way",
+        "the run stalled, which is a defect of Cachew (please report it): nothing is being computed and no "
+        "batch is ready, but %u blocks and %u of at most %u batches are not finished",
         r->sched.n_blocks, r->memory.n_assemblies, r->memory.max_assemblies);
     cw_sched_fail(r, &err);
 }

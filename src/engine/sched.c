@@ -138,9 +138,9 @@ int cw_sched_wait(struct cw_runner *r, uint64_t deadline_ns, const char *what, s
     if (r->sched.interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     if (e == ETIMEDOUT)
-        return cw_error_set(
-            err, CW_E_DEADLINE,
-            "%s did not come before the deadline: %u blocks are being computed, %u wait for reads", what,
-            r->sched.n_running, r->reads.n_blocks);
+        return cw_error_set(err, CW_E_DEADLINE,
+                            "%s did not come before the deadline: %u blocks of elements are being computed, "
+                            "and %u wait for data from storage",
+                            what, r->sched.n_running, r->reads.n_blocks);
     return 0;
 }

@@ -293,7 +293,7 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
         {c->emit_s, "copying", "copying into batches"},
         {c->plan_s, "planning", NULL},
         {c->idle_s[CW_IDLE_MEMORY], "memory", "waiting for memory, because the budget is used up"},
-        {c->idle_s[CW_IDLE_OTHER], "order", "elements that wait for elements before them"},
+        {c->idle_s[CW_IDLE_OTHER], "order", "waiting until earlier elements are computed"},
     };
 
     struct cw_bottleneck b = {.kind = parts[0].kind, .says = parts[0].says};

@@ -15,10 +15,9 @@
 static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_costs *c)
 {
     if (strcmp(b->kind, "calls") == 0)
-        return json_sprintf(
-            "%s (operator %u): the consumer waits for calls that it makes itself, one after the other, "
-            "%.0f %% of the time",
-            b->op->op, b->op->position, b->share * 100);
+        return json_sprintf("%s (operator %u): the thread that takes the batches makes its calls itself, one "
+                            "after the other, and waits for them %.0f %% of the time",
+                            b->op->op, b->op->position, b->share * 100);
     if (b->op)
         return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
                             b->op->position, b->says, b->share * 100);
@@ -31,7 +30,8 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
     if (strcmp(b->kind, "planning") == 0)
         return json_sprintf("planning, which only one thread can do at a time: it takes %.0f %% of the time",
                             b->share * 100);
-    return json_string("the consumer: batches are ready before it takes them");
+    return json_string(
+        "the consumer (the program that takes the batches): batches are ready before it takes them");
 }
 
 static json_t *bottleneck_json(const struct cw_costs *c)
@@ -89,8 +89,8 @@ static json_t *advice_json(const struct cw_local *l, const struct cw_measurement
                                            "CPUs",
                                            c->delay_s / c->cpu_s));
     if (l->compiled->sequential)
-        json_array_append_new(list, json_string("a service runs each epoch on one worker: an epoch can use "
-                                                "all CPUs of one machine, but not of several machines"));
+        json_array_append_new(list, json_string("with this pipeline, a service runs each epoch on one "
+                                                "worker, so an epoch can use the CPUs of only one machine"));
     return list;
 }
 

@@ -106,7 +106,7 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
                     ? "counted: the elements of every batch are known before the run"
                     : "not counted: the elements of a batch depend on how many operators before it keep");
     if (json_get_text(f, "sequential_because"))
-        cw_text_add(t, "  a service runs each epoch on one worker: %s\n",
+        cw_text_add(t, "  with this pipeline, a service runs each epoch on one worker: %s\n",
                     json_get_text(f, "sequential_because"));
     json_array_foreach(json_object_get(f, "by_chunk"), i, shuffle)
         cw_text_add(t, "  %s\n", json_get_text(shuffle, "says"));
@@ -166,8 +166,10 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
         cw_text_add(t, "\n");
     }
     if (json_get_number(costs, "calls_s") > 0)
-        cw_text_add(t, "  calls that the consumer makes itself: %.1f us per element, for which it waits\n",
-                    json_get_number(costs, "calls_s") * 1e6);
+        cw_text_add(
+            t,
+            "  calls that the program makes when it takes a batch: %.1f us per element, for which it waits\n",
+            json_get_number(costs, "calls_s") * 1e6);
     cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate",
                 json_get_number(storage, "bytes_per_element"),
                 json_bytes_text(storage, "needed_bytes_per_s", a));
@@ -185,7 +187,7 @@ static void text_add_remedies(struct cw_text *t, const json_t *facts)
     if (unknown)
         cw_text_add(t, "how fast a cache would be is not known: %s\n", unknown);
     if (json_array_size(json_object_get(facts, "remedies")) == 0) {
-        cw_text_add(t, "remedies: none would gain 3 %%\n");
+        cw_text_add(t, "remedies: none would raise the rate by 3 %% or more\n");
         return;
     }
     cw_text_add(t, "remedies, and the rate with each (now %.0f elements/s):\n",
@@ -210,8 +212,8 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
         json_get_number(run, "elements_per_s"), json_get_number(run, "batches"),
         json_bytes_text(run, "bytes_per_s", a), json_get_number(run, "first_batch_s"));
     cw_text_add(t,
-                "  threads were idle %.0f %% and between operators %.0f %% of the time; the consumer waited "
-                "%.0f %%\n",
+                "  threads were idle %.0f %% of the time, and busy between operators %.0f %%; the consumer "
+                "waited %.0f %%\n",
                 json_get_number(run, "idle_share") * 100, json_get_number(run, "other_share") * 100,
                 json_get_number(run, "wait_share") * 100);
     cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n",

@@ -15,8 +15,9 @@ int cw_image_check_size(const struct cw_image *im, struct cw_error *err)
                             (long long)im->file_width, (long long)im->file_height);
     /* Both are below 2^31 in every format, so the product can't overflow. */
     if ((uint64_t)im->file_height * (uint64_t)im->file_width > im->options.max_pixels)
-        return cw_error_set(err, CW_E_RECORD, "%s image of %lld x %lld pixels: max_pixels is %llu",
-                            im->format, (long long)im->file_width, (long long)im->file_height,
+        return cw_error_set(err, CW_E_RECORD,
+                            "%s image of %lld x %lld pixels: expected at most max_pixels, %llu", im->format,
+                            (long long)im->file_width, (long long)im->file_height,
                             (unsigned long long)im->options.max_pixels);
     return 0;
 }

@@ -55,7 +55,9 @@ static int webp_pixels(const struct cw_image *im, int channels, uint8_t *out, si
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
-        return cw_error_set(err, CW_E_BUG, "libwebp of another version than its headers");
+        return cw_error_set(err, CW_E_BUG,
+                            "the installed libwebp has another version than the headers that Cachew was "
+                            "compiled with: compile Cachew again");
     config.output.colorspace = channels == 4 ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = (WebPRGBABuffer){

@@ -62,7 +62,7 @@ static int inflate_zlib_error(const struct cw_inflate *z, int code, struct cw_er
                             "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64
                             " decompressed): %s",
                             path, codec_names[z->codec], z->next - z->z.avail_in, z->out,
-                            code == Z_NEED_DICT ? "it needs a preset dictionary"
+                            code == Z_NEED_DICT ? "the data need a preset dictionary, which is not supported"
                             : z->z.msg          ? z->z.msg
                                                 : "no valid deflate data");
 }
@@ -89,7 +89,10 @@ int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_r
         z->out = from->out;
         if (from->bits)
             r = from->in ? cw_file_read(file, from->in - 1, &byte, 1, false, err)
-                         : cw_error_set(err, CW_E_DATA, "%s: impossible restart point", cw_file_path(file));
+                         : cw_error_set(err, CW_E_DATA,
+                                        "%s: the index of this file is wrong (an impossible restart point): "
+                                        "rebuild it (cachew index --rebuild)",
+                                        cw_file_path(file));
         if (r == 0 && from->bits)
             code = inflatePrime(&z->z, (int)from->bits, byte >> (8 - from->bits));
         if (r == 0 && code == Z_OK && from->window_size)

@@ -164,8 +164,8 @@ static int state_read_skip(const struct cw_compiled *c, const char *skip, struct
         at = state_read_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
             return cw_error_set(err, CW_E_STATE,
-                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" with "
-                                "keys below %u and elements in base 36",
+                                "state: skip is \"%.60s\", so the state is damaged: expected \"elements\" or "
+                                "\"key:elements\", with keys below %u and elements in base 36",
                                 skip, cw_n_keys(c));
         e->skip[key] = n;
     }
@@ -209,10 +209,12 @@ static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const j
         (r = state_read_u64(state, "plan", &plan, err)) < 0)
         return r;
     if (version != STATE_VERSION || plan != PLAN_VERSION)
-        return cw_error_set(err, CW_E_STATE,
-                            "state: version %" PRIu64 " of plan %" PRIu64
-                            ": expected version %d of plan %d; another version of Cachew wrote it",
-                            version, plan, STATE_VERSION, PLAN_VERSION);
+        return cw_error_set(
+            err, CW_E_STATE,
+            "state: another version of Cachew wrote it: it has format %" PRIu64
+            " and order of records %" PRIu64
+            ", and this version expects format %d and order %d; resume with the version that wrote it",
+            version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
     if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_read_u64(state, "seed", &saved, err)) < 0)
@@ -239,8 +241,8 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
     if (!o->unordered)
         return cw_error_value(
             err, CW_E_STATE, "order", "any", "exact",
-            "state: order is any, this run has exact: some batches after batch g were already "
-            "handed out, and exact order can't leave them out; expected order any");
+            "state: it was saved by a run with order \"any\", which had delivered some batches out of order; "
+            "a run with order \"exact\" would deliver them again; expected order \"any\"");
     return 0;
 }
 
@@ -254,12 +256,12 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
     char have[64], expected[64];
     int r;
     if (own != o->own_ranges && (own || begun))
-        return cw_error_value(
-            err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
-            o->at_most_once ? "at-most-once" : "exactly-once",
-            "state: its batch %s made of one rank's own ranges (guarantee at-most-once with several ranks), "
-            "and this run's batches %s: expected a state that a run with the same guarantee wrote",
-            own ? "is" : "is not", own ? "are not" : "are");
+        return cw_error_value(err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
+                              o->at_most_once ? "at-most-once" : "exactly-once",
+                              "state: its batch %s made of data of one rank only (as guarantee "
+                              "\"at-most-once\" does with several ranks), but this run's batches %s: "
+                              "expected a state that a run with the same guarantee wrote",
+                              own ? "is" : "is not", own ? "are not" : "are");
     if (!own && !json_object_get(state, "handed_out"))
         return 0;
     if ((r = state_read_u64(state, "rank", &rank, err)) < 0 ||
@@ -270,8 +272,8 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
     return cw_error_value(err, CW_E_STATE, "rank", have, expected,
-                          "state: rank is %s, this run is rank %s: the state says only which batches its own "
-                          "rank was handed out",
+                          "state: it was saved by rank %s, and this run is rank %s: the state says only "
+                          "which batches its own rank has got; load each rank's own state",
                           have, expected);
 }
 

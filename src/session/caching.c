@@ -65,7 +65,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
         if (!c->where && !c->quota)
             return 0;
         return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
-                              "--cache or --cache-bytes without a cache: expected --cache-dir DIR as well");
+                              "--cache and --cache-bytes need a cache: expected --cache-dir DIR as well");
     }
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);

@@ -214,10 +214,11 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
     bool good = b->epoch == e->epoch && ahead < (e->options.unordered ? CW_ROUNDS_AHEAD : 1) &&
                 (b->g - e->g) % ranks == 0 && !(e->received >> ahead & 1);
     if (!good)
-        return cw_error_set(err, CW_E_BUG,
-                            "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64
-                            " came, expected g=%" PRIu64 " of epoch %" PRIu64,
-                            b->g, b->epoch, e->g, e->epoch);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "batches came out of order, which is a defect of Cachew (please report it): batch %" PRIu64
+            " of epoch %" PRIu64 " came, expected batch %" PRIu64 " of epoch %" PRIu64,
+            b->g, b->epoch, e->g, e->epoch);
     e->received |= UINT64_C(1) << ahead;
     return 0;
 }

@@ -91,7 +91,8 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
                          f->path);
     else if ((uint64_t)s.st_size != f->was.size)
         r = cw_error_set(err, CW_E_DATA,
-                         "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,
+                         "%s: changed since it was indexed: its size was %" PRIu64
+                         " bytes and is now %" PRIu64,
                          f->path, f->was.size, (uint64_t)s.st_size);
     else if (cw_timespec_ns(&s.st_mtim) != f->was.mtime_ns)
         r = check_other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);

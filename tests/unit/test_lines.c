@@ -480,7 +480,7 @@ static void jsonl_says_what_is_wrong_and_on_which_line(void **state)
          "line 13: \"a\" holds an array, expected uint8"},
         {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": true",
          "line 14: malformed JSON: expected \",\" or \"}\" at byte 40 of 40"},
-        {"", "line 15: malformed JSON: expected an object, but there is nothing at byte 0 of 0"},
+        {"", "line 15: malformed JSON: expected an object, but the text is empty at byte 0 of 0"},
         {"{\"a\": 1, \"s\": \"\", \"v\": [1, 1e39], \"b\": true}",
          "line 16: \"v\" holds 1e39, which is out of range for float32"},
         {"{\"a\": 2, \"s\": \"\", \"v\": [1, 2], \"b\": false}", ""},

@@ -147,8 +147,8 @@ static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_
         n += pack_rows_of(p, b, given, row);
     if (n > UINT32_MAX)
         return cw_error_set(err, CW_E_DATA,
-                            "%zu rows are made from %zu elements: expected at most 2^32 - "
-                            "1 rows",
+                            "%zu rows of tokens would be made from %zu elements: expected at most 2^32 - 1; "
+                            "set a larger length",
                             n, b->n);
     struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
     uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
@@ -251,9 +251,9 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     struct cw_type row = {.dtype = type.dtype, .ndim = 1, .dims = {(int64_t)p->length}},
                    numbers = {.dtype = CW_INT32, .ndim = 1, .dims = {(int64_t)p->length}};
     if (strcmp(component, "segment_ids") == 0 || strcmp(component, "positions") == 0)
-        return cw_attr_error(op, "component", err,
-                             "a name other than segment_ids and positions, the other components that pack "
-                             "gives");
+        return cw_attr_error(
+            op, "component", err,
+            "a component with another name, because pack adds components named segment_ids and positions");
     if (r >= 0)
         r = cw_bind_write(b, component, &row, err);
     if (r >= 0)

@@ -41,11 +41,12 @@ static int feature_read_dtype(const struct reading *x, const json_t *v, struct c
         x->f->dtype = dtype;
         return 0;
     }
-    return feature_error(
-        x, err,
-        x->words->dtypes == CW_FEATURE_ALL
-            ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object with dtype and more"
-            : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and more");
+    return feature_error(x, err,
+                         x->words->dtypes == CW_FEATURE_ALL
+                             ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object "
+                               "with dtype and possibly key, shape, variable and default"
+                             : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and "
+                               "possibly key, shape, variable and default");
 }
 
 static int feature_read_shape(const struct reading *x, const json_t *v, struct cw_error *err)
@@ -59,7 +60,8 @@ static int feature_read_shape(const struct reading *x, const json_t *v, struct c
         x->f->n_values *= good ? x->type->dims[i] : 1;
     }
     if (!good)
-        return feature_error(x, err, "a shape: a list of at most 6 positive integers, 2^28 values in all");
+        return feature_error(
+            x, err, "a shape that is a list of at most 6 positive integers, with at most 2^28 values in all");
     x->type->ndim = (int)n;
     return 0;
 }
@@ -126,9 +128,9 @@ static int feature_read_default(const struct reading *x, const json_t *v, struct
     for (; good && given == 1 && f->n_default < f->n_values; f->n_default++)
         memcpy((uint8_t *)f->def + (size_t)f->n_default * item, f->def, item);
     if (!good || (f->variable ? f->n_default % f->n_values != 0 : f->n_default != f->n_values))
-        return feature_error(x, err,
-                             "as default a number of its dtype, or a list with a number for each of its "
-                             "values");
+        return feature_error(
+            x, err,
+            "a default that is a number of its dtype, or a list with one number for each of its values");
     return 0;
 }
 
@@ -148,7 +150,8 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
                                   : strcmp(field, "default") == 0  ? &def
                                                                    : NULL;
             if (!into)
-                return feature_error(x, err, "an object of key, dtype, shape, variable and default only");
+                return feature_error(
+                    x, err, "an object with no other keys than key, dtype, shape, variable and default");
             *into = value;
         }
     }
@@ -166,9 +169,8 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
     f->variable = json_is_true(variable);
     f->n_values = 1;
     if ((json_array_size(shape) > 0 || f->variable) && f->dtype == CW_BYTES)
-        return feature_error(x, err,
-                             "no shape and no variable, because it is bytes, which is exactly one "
-                             "value");
+        return feature_error(
+            x, err, "neither shape nor variable, because a feature of dtype bytes has exactly one value");
     if (shape)
         r = feature_read_shape(x, shape, err);
     if (r == 0 && f->variable) {

@@ -89,8 +89,10 @@ static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, s
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
     return r < 0 ? r
-                 : cw_error_set(err, CW_E_DATA,
-                                "an array changed while it was read, so a cache would store wrong elements");
+                 : cw_error_set(
+                       err, CW_E_DATA,
+                       "the program changed an array while the run read it, so the cache would store wrong "
+                       "elements: make a new data set from the arrays, and do not change them during a run");
 }
 
 static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
@@ -134,9 +136,9 @@ static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     /* the caller frees op->state, also after an error */
     struct cw_arrays *a = op->state = cw_arrays_find(cw_attr_string(op, "data"));
     if (!a)
-        return cw_attr_error(
-            op, "data", err,
-            "the id of arrays that this process has created (data in memory can't be read from a file)");
+        return cw_attr_error(op, "data", err,
+                             "the id of arrays that this process has created: their data are in memory, so "
+                             "another process can't run this pipeline");
     if (a->n_columns > CW_OP_MAX_PORTS)
         return cw_attr_error(op, "data", err, "at most %d arrays, not %zu", CW_OP_MAX_PORTS, a->n_columns);
     int r = 0;
