@@ -606,7 +606,7 @@ def test_the_text(tmp_path):
         "  files: # bytes per element, # bytes/s at this rate",
         "bottleneck: synthetic (operator #): it computes for # % of the threads' time",
         "remedies, and the rate with each (now # elements/s):",
-        "tried, each for # s:",
+        "remedies tried, each for # s:",
     ):
         assert line in said, said
     assert re.search(

@@ -38,7 +38,7 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
             cw_layout_deinit(l);
             return cw_error_set(
                 err, CW_E_PIPELINE,
-                "a batch of %llu values of type %s (component \"%s\") is too large for any memory",
+                "a batch of %llu values of type %s (component \"%s\") is larger than any memory can be",
                 (unsigned long long)c->batch_size, cw_type_print(t, text), c->outputs[k].name);
         }
         l->offset[k] = l->slab_bytes;

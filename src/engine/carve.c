@@ -154,7 +154,8 @@ static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assemb
         return status == CW_E_BUDGET ? 1 : status;
     const struct cw_place at = cw_range_place(s, s->entry.position);
     return cw_memory_lacks(
-        r, &at, "a batch does not fit together with the list of the records that are read next", err);
+        r, &at, "a batch and the list of the records to read next do not fit in the memory budget together",
+        err);
 }
 
 /* Gives a block of a counted pipeline its slots, which follow from its position. Where a range begins or ends

@@ -220,8 +220,8 @@ static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
     const struct cw_place at = cw_range_place(b->range, b->piece->plan.begin + b->exec.at);
-    int status = cw_memory_lacks(r, &at, "an element does not fit together with the batch that it belongs to",
-                                 &err);
+    int status = cw_memory_lacks(
+        r, &at, "an element and the batch that it belongs to do not fit in the memory budget together", &err);
     if (status < 0)
         cw_sched_fail(r, &err);
     return status < 0;
@@ -278,7 +278,8 @@ static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
     struct cw_error err = {0};
     if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, p))
         return;
-    if (cw_memory_lacks(r, &at, "the list of the records that are read next does not fit", &err) < 0 &&
+    if (cw_memory_lacks(r, &at, "the list of the records to read next does not fit in the memory budget",
+                        &err) < 0 &&
         !r->sched.fatal.status)
         r->sched.fatal = err;
 }

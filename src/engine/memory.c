@@ -58,8 +58,8 @@ static void memory_set_assemblies(struct cw_runner *r, size_t memory)
         .chosen = m->max_assemblies,
         .why = m->few_assemblies
                    ? "batches that are not delivered yet may take at most 60 % of the memory budget"
-               : by_output > by_threads ? "batches that are not delivered yet may take at most 64 MiB (or be "
-                                          "at most 4096, if their size varies)"
+               : by_output > by_threads ? "batches that are not delivered yet may take at most 64 MiB (if "
+                                          "their size varies: be at most 4096)"
                                         : "two batches for each thread, and two for the program that takes "
                                           "them: the one that it uses, and the next",
     };
@@ -78,7 +78,8 @@ int cw_memory_start(struct cw_runner *r, struct cw_error *err)
     if (memory < least) {
         char what[160];
         snprintf(what, sizeof(what),
-                 "a batch of %llu elements takes %zu bytes, the list of the records to read next %zu bytes",
+                 "a batch of %llu elements takes %zu bytes, and the list of the records to read next takes "
+                 "%zu bytes",
                  (unsigned long long)r->compiled->batch_size, batch, plan);
         return memory_too_small(r, cw_memory_estimate(r, &(struct cw_place){0}, least), what, err);
     }

@@ -288,7 +288,7 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
         double s;
         const char *kind, *says;
     } parts[] = {
-        {c->other_s, "scheduling", "scheduling, because the operators are cheap"},
+        {c->other_s, "scheduling", "scheduling the threads, because the operators take little time"},
         {c->read_s, "reading", "reading files that are in memory"},
         {c->emit_s, "copying", "copying into batches"},
         {c->plan_s, "planning", NULL},

@@ -28,7 +28,8 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
             "storage: files that are not in memory are read at %.0f MB/s, of which the run uses %.0f %%",
             c->storage_bytes_per_s * 1e-6, b->share * 100);
     if (strcmp(b->kind, "planning") == 0)
-        return json_sprintf("planning, which only one thread can do at a time: it takes %.0f %% of the time",
+        return json_sprintf("planning (choosing the records to read), which only one thread can do at a "
+                            "time: it takes %.0f %% of the time",
                             b->share * 100);
     return json_string(
         "the consumer (the program that takes the batches): batches are ready before it takes them");

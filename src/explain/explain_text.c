@@ -100,11 +100,13 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
         json_count_text(source, "records", a), json_bytes_text(source, "bytes", b),
         json_get_number(source, "chunks"), json_get_number(source, "chunks") == 1 ? "chunk" : "chunks",
         json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
-    cw_text_add(t, "  %s positions per epoch (elements before filters)\n", json_count_text(f, "elements", a));
-    cw_text_add(t, "  %s\n",
-                json_is_true(json_object_get(f, "counted"))
-                    ? "counted: the elements of every batch are known before the run"
-                    : "not counted: the elements of a batch depend on how many operators before it keep");
+    cw_text_add(t, "  %s elements per epoch, counted before filters (positions)\n",
+                json_count_text(f, "elements", a));
+    cw_text_add(
+        t, "  %s\n",
+        json_is_true(json_object_get(f, "counted"))
+            ? "counted: the elements of every batch are known before the run"
+            : "not counted: which elements a batch has depends on how many elements earlier operators keep");
     if (json_get_text(f, "sequential_because"))
         cw_text_add(t, "  with this pipeline, a service runs each epoch on one worker: %s\n",
                     json_get_text(f, "sequential_because"));
@@ -113,11 +115,13 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
     if (json_get_text(json_object_get(f, "reading"), "says"))
         cw_text_add(t, "  %s\n", json_get_text(json_object_get(f, "reading"), "says"));
     const json_t *batch = json_object_get(f, "batch");
-    cw_text_add(t, "  batches of %.0f: %s of fixed size, in slabs of %s; memory budget %s\n",
-                json_get_number(batch, "size"), json_bytes_text(batch, "bytes", a),
-                json_bytes_text(batch, "slab_bytes", b), json_bytes_text(batch, "memory_budget_bytes", c));
+    cw_text_add(
+        t,
+        "  batches of %.0f elements: %s of fixed size, in blocks of memory (slabs) of %s; memory budget %s\n",
+        json_get_number(batch, "size"), json_bytes_text(batch, "bytes", a),
+        json_bytes_text(batch, "slab_bytes", b), json_bytes_text(batch, "memory_budget_bytes", c));
     if (json_array_size(json_object_get(batch, "varying"))) {
-        cw_text_add(t, "  collected, then copied, because their size varies:");
+        cw_text_add(t, "  components that are copied to the batch at the end, because their size varies:");
         json_array_foreach(json_object_get(batch, "varying"), i, name)
             cw_text_add(t, " %s", json_string_value(name));
         cw_text_add(t, "\n");
@@ -236,8 +240,8 @@ void cw_explain_check_text(const json_t *facts, struct cw_text *t)
     json_array_foreach(json_object_get(facts, "checks"), i, o)
     {
         if (i == 0)
-            cw_text_add(t, "\ntried, each for %.3g s:\n  %10s %10s %7s\n", json_get_number(o, "seconds"),
-                        "predicted", "measured", "error");
+            cw_text_add(t, "\nremedies tried, each for %.3g s:\n  %10s %10s %7s\n",
+                        json_get_number(o, "seconds"), "predicted", "measured", "error");
         if (json_object_get(o, "failed"))
             cw_text_add(t, "  %10.0f %10s %7s  %s: %s\n", json_get_number(o, "predicted"), "-", "-",
                         json_get_text(o, "what"), json_get_text(o, "failed"));
@@ -246,8 +250,8 @@ void cw_explain_check_text(const json_t *facts, struct cw_text *t)
                         json_get_number(o, "measured"), json_get_number(o, "error") * 100,
                         json_get_text(o, "what"));
         if (json_object_get(o, "gain"))
-            cw_text_add(t, "; %.2f times as fast, predicted %.2f", 1 + json_get_number(o, "gain"),
-                        1 + json_get_number(o, "predicted_gain"));
+            cw_text_add(t, "; %.2f times as fast as the unchanged pipeline, predicted %.2f",
+                        1 + json_get_number(o, "gain"), 1 + json_get_number(o, "predicted_gain"));
         if (!json_object_get(o, "failed"))
             cw_text_add(t, "\n");
     }

@@ -117,7 +117,9 @@ static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t st
     }
     cw_arena_deinit(&arena);
     *ret = (double)(clock_ns() - start) * 1e-9 / (double)n;
-    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache in that directory lost entries written to it") : r;
+    return r == 2
+               ? cw_error_set(err, CW_E_IO, "a cache in that directory lost entries that were just written")
+               : r;
 }
 
 /* Measures a new cache with entries of one size. Reads it in steps of `first` entries, from the disk if

@@ -47,9 +47,10 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
     if (!size)
         return cw_error_set(err, CW_E_RECORD, "no data where an image is expected");
     const uint8_t *b = data;
-    return cw_error_set(err, CW_E_RECORD,
-                        "%zu bytes that are no JPEG, PNG or WebP image (they begin %02x %02x %02x %02x)",
-                        size, b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
+    return cw_error_set(
+        err, CW_E_RECORD,
+        "%zu bytes that are not a JPEG, PNG or WebP image (the first bytes are %02x %02x %02x %02x)", size,
+        b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
 }
 
 void cw_image_close(struct cw_image *im)

@@ -60,7 +60,7 @@ static int inflate_zlib_error(const struct cw_inflate *z, int code, struct cw_er
     const char *path = cw_file_path(z->file);
     return cw_error_at_file(err, CW_E_DATA, path, 0,
                             "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64
-                            " decompressed): %s",
+                            " of the decompressed data): %s",
                             path, codec_names[z->codec], z->next - z->z.avail_in, z->out,
                             code == Z_NEED_DICT ? "the data need a preset dictionary, which is not supported"
                             : z->z.msg          ? z->z.msg
@@ -147,8 +147,8 @@ static int inflate_truncated(const struct cw_inflate *z, struct cw_error *err)
 {
     const char *path = cw_file_path(z->file);
     return cw_error_at_file(err, CW_E_DATA, path, 0,
-                            "%s: the file ends (byte %" PRIu64 ") inside its %s data (byte %" PRIu64
-                            " decompressed): truncated",
+                            "%s: the file ends at byte %" PRIu64 " inside its %s data (byte %" PRIu64
+                            " of the decompressed data): the file is truncated",
                             path, z->next, codec_names[z->codec], z->out);
 }
 

@@ -80,10 +80,10 @@ static int tar_walk_begin_extended(struct cw_tar_walk *w, struct cw_error *err)
 {
     int which = tar_walk_buffer_of(w->header.kind);
     if (w->size > CW_TAR_EXTENDED)
-        return tar_walk_damaged(w, err, "an extended header has %" PRIu64 " bytes, more than %zu", w->size,
-                                CW_TAR_EXTENDED);
+        return tar_walk_damaged(w, err, "an extended header has %" PRIu64 " bytes: expected at most %zu",
+                                w->size, CW_TAR_EXTENDED);
     if (which < 2 && w->seen[which])
-        return tar_walk_damaged(w, err, "it has two extended headers of one kind");
+        return tar_walk_damaged(w, err, "the member has two extended headers of one kind");
     if (which < 2)
         w->seen[which] = true;
     if (CW_ARRAY_ROOM(w->buffers[which], w->capacities[which], (size_t)w->size, "an extended header", err) <

@@ -126,7 +126,8 @@ int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret
         return 0;
     if (json_error_code(&je) == json_error_numeric_overflow)
         return state_overflow(name, text, size, &je, err);
-    return cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s (is it cut off?)", name,
+    return cw_error_set(err, CW_E_STATE,
+                        "%.300s is not valid JSON: line %d: %s (is the end of the file missing?)", name,
                         je.line, je.text);
 }
 
@@ -187,10 +188,10 @@ static int state_read_entry(const struct cw_compiled *c, const json_t *state, st
         used = 0;
         if (sscanf(at, "%u:%" SCNu64 ":%" SCNu64 "%n", &k, &l.pass, &l.count, &used) < 3 || used == 0 ||
             k >= c->n_limits || l.count >= CW_ENDLESS)
-            return cw_error_set(
-                err, CW_E_STATE,
-                "state: limits is \"%.60s\": expected \"limit:pass:elements\" with limits below %u", limits,
-                c->n_limits);
+            return cw_error_set(err, CW_E_STATE,
+                                "state: limits is \"%.60s\", so the state is damaged: expected "
+                                "\"limit:pass:elements\" with limits below %u",
+                                limits, c->n_limits);
         e->limits[k] = l;
     }
     return r;
@@ -209,20 +210,20 @@ static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const j
         (r = state_read_u64(state, "plan", &plan, err)) < 0)
         return r;
     if (version != STATE_VERSION || plan != PLAN_VERSION)
-        return cw_error_set(
-            err, CW_E_STATE,
-            "state: another version of Cachew wrote it: it has format %" PRIu64
-            " and order of records %" PRIu64
-            ", and this version expects format %d and order %d; resume with the version that wrote it",
-            version, plan, STATE_VERSION, PLAN_VERSION);
+        return cw_error_set(err, CW_E_STATE,
+                            "state: another version of Cachew wrote it (version %" PRIu64
+                            " of states and %" PRIu64
+                            " of plans; this Cachew has %d and %d): resume with the Cachew that wrote it",
+                            version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
     if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_read_u64(state, "seed", &saved, err)) < 0)
         return r;
-    return saved == seed
-               ? 0
-               : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has seed %" PRIu64,
-                              saved, seed);
+    return saved == seed ? 0
+                         : cw_error_set(err, CW_E_STATE,
+                                        "state: it was saved by a run with seed %" PRIu64
+                                        ", but this run has seed %" PRIu64,
+                                        saved, seed);
 }
 
 static int state_read_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
@@ -235,9 +236,10 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
         return 0;
     *ret = strtoull(bits ? bits : "", &end, 16);
     if (!bits || !*bits || *end || strlen(bits) > 16)
-        return cw_error_set(err, CW_E_STATE,
-                            "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
-                            bits ? bits : "no text");
+        return cw_error_set(
+            err, CW_E_STATE,
+            "state: handed_out is %.60s, so the state is damaged: expected 1 to 16 hexadecimal digits",
+            bits ? bits : "no text");
     if (!o->unordered)
         return cw_error_value(
             err, CW_E_STATE, "order", "any", "exact",

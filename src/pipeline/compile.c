@@ -171,8 +171,9 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
         return 0;
     cw_error_op(x->err, node->desc->name);
     return cw_error_set(x->err, CW_E_PIPELINE,
-                        "%s: input %zu %s: expected a source with an index, index operators and maps; write "
-                        "all other operators after %s",
+                        "%s: input %zu %s: expected a source whose records are known beforehand, then only "
+                        "shuffle, take, skip, repeat and operators that give one element for each element; "
+                        "write all other operators after %s",
                         node->desc->name, k, odd, node->desc->name);
 }
 
@@ -215,8 +216,8 @@ static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bo
                             "records are known beforehand"
                       : flow->limited ? "comes after a take or skip of elements whose number is not known "
                                         "beforehand: write it before that take or skip"
-                      : x->c->group ? "comes after another pack: expected only one in a pipeline"
-                                    : NULL;
+                      : x->c->group   ? "comes after another pack: expected only one in a pipeline"
+                                      : NULL;
     if (why)
         return compile_refuse(x, node, why);
     x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));

@@ -227,10 +227,10 @@ static int pipeline_parse_root(const struct cw_op_table *table, const json_t *ro
             known |= strcmp(key, keys[i]) == 0;
         if (!known) {
             const char *near = cw_nearest(key, keys, CW_COUNT_OF(keys));
-            return cw_error_set(
-                err, CW_E_PIPELINE,
-                "unknown key \"%.60s\"%s%s%s: expected \"cachew\", \"pipeline\", \"on_error\", \"defaults\"",
-                key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+            return cw_error_set(err, CW_E_PIPELINE,
+                                "the pipeline file has an unknown key \"%.60s\"%s%s%s: expected \"cachew\", "
+                                "\"pipeline\", \"on_error\", \"defaults\"",
+                                key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         }
     }
     const json_t *version = json_object_get(root, "cachew"), *v;

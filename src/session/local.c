@@ -24,8 +24,7 @@ static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_err
     if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
         return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path,
                             (long long)st.st_size, limit);
-    return cw_error_set(err, CW_E_OPTION, "%s has more bytes than expected: expected at most %zu bytes", path,
-                        limit);
+    return cw_error_set(err, CW_E_OPTION, "%s is too large: expected at most %zu bytes", path, limit);
 }
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)

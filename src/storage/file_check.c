@@ -45,7 +45,7 @@ static int check_other_time(const struct cw_file *f, const char *what, int64_t w
 {
     return cw_error_set(
         err, CW_E_DATA,
-        "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is %" PRId64 ".%09d", f->path,
+        "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is now %" PRId64 ".%09d", f->path,
         what, was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
 }
 

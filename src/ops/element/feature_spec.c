@@ -128,9 +128,9 @@ static int feature_read_default(const struct reading *x, const json_t *v, struct
     for (; good && given == 1 && f->n_default < f->n_values; f->n_default++)
         memcpy((uint8_t *)f->def + (size_t)f->n_default * item, f->def, item);
     if (!good || (f->variable ? f->n_default % f->n_values != 0 : f->n_default != f->n_values))
-        return feature_error(
-            x, err,
-            "a default that is a number of its dtype, or a list with one number for each of its values");
+        return feature_error(x, err,
+                             "a default that is one number of the feature's dtype, or a list with a number "
+                             "for each of its values");
     return 0;
 }
 
@@ -175,7 +175,7 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
         r = feature_read_shape(x, shape, err);
     if (r == 0 && f->variable) {
         if (type->ndim == CW_MAX_NDIM)
-            return feature_error(x, err, "a shape of at most 5 dimensions, as `variable` adds one");
+            return feature_error(x, err, "a shape of at most 5 dimensions, because `variable` adds one");
         memmove(type->dims + 1, type->dims, (size_t)type->ndim * sizeof(type->dims[0]));
         type->dims[0] = CW_VARIES;
         type->ndim++;
