@@ -59,7 +59,8 @@ def test_a_directory_that_hangs_from_the_start_does_not_hold_up_a_run(pipeline, 
     assert said.count(TAKES_LONGER) == 1
     assert re.search(
         WAITING.format(
-            "waiting for the lock of the cache directory" if where == "lock" else "opening a set", "does not end"
+            "waiting for the lock of the cache directory" if where == "lock" else "opening a set",
+            "does not end",
         ),
         said,
     ), said

@@ -235,8 +235,9 @@ class Epoch(Generic[T]):
 class Loader(Generic[T]):
     """Converted batches, one epoch per `for batch in loader`, and the position as a state.
 
-    convert: converts a batch to the value that is prefetched. ahead: number of prefetched items; 0: no thread. ranks:
-    gives (rank, world_size) when the loader runs. sharding: the keyword of `Dataset.distribute`.
+    convert: converts a batch to the value that is prefetched. ahead: number of prefetched items; 0: no
+    thread. ranks: gives (rank, world_size) when the loader runs. sharding: the keyword of
+    `Dataset.distribute`.
     """
 
     def __init__(

@@ -58,8 +58,8 @@ static void memory_set_assemblies(struct cw_runner *r, size_t memory)
         .chosen = m->max_assemblies,
         .why = m->few_assemblies
                    ? "batches that are not delivered yet may take at most 60 % of the memory budget"
-               : by_output > by_threads ? "batches that are not delivered yet may take at most 64 MiB (if "
-                                          "their size varies: be at most 4096)"
+               : by_output > by_threads ? "batches that are not delivered yet may take at most 64 MiB; if "
+                                          "their size varies, they may be at most 4096 batches"
                                         : "two batches for each thread, and two for the program that takes "
                                           "them: the one that it uses, and the next",
     };

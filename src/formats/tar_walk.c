@@ -114,7 +114,7 @@ static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
     bool member = w->header.kind == CW_TAR_FILE || w->header.kind == CW_TAR_PASSED;
     if (w->header.kind == CW_TAR_ZERO) {
         if (w->member != w->base.wanted - CW_TAR_BLOCK)
-            return tar_walk_damaged(w, err, "the archive ends after its extended header");
+            return tar_walk_damaged(w, err, "the archive ends after the extended header of this member");
         w->state = CW_TAR_AT_END;
         return tar_walk_close_sample(w, err);
     }

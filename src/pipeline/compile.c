@@ -170,11 +170,11 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
     if (!odd)
         return 0;
     cw_error_op(x->err, node->desc->name);
-    return cw_error_set(x->err, CW_E_PIPELINE,
-                        "%s: input %zu %s: expected a source whose records are known beforehand, then only "
-                        "shuffle, take, skip, repeat and operators that give one element for each element; "
-                        "write all other operators after %s",
-                        node->desc->name, k, odd, node->desc->name);
+    return cw_error_set(
+        x->err, CW_E_PIPELINE,
+        "%s: input %zu %s: expected a source whose records are known beforehand, then only shuffle, take, "
+        "skip, repeat and one-to-one operators; write all other operators after %s",
+        node->desc->name, k, odd, node->desc->name);
 }
 
 /* Adds the first operator of a chain: a source, or an operator with inputs. */

@@ -115,7 +115,8 @@ static int pipeline_parse_node(struct parse *p, const json_t *object, int depth,
 static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret)
 {
     if (depth > MAX_NESTING)
-        return cw_error_set(p->err, CW_E_PIPELINE, "the pipeline is nested deeper than %d chains",
+        return cw_error_set(p->err, CW_E_PIPELINE,
+                            "chains (lists of operators) are nested more than %d deep in the pipeline",
                             MAX_NESTING);
     if (!json_is_array(list) || json_array_size(list) == 0)
         return cw_error_set(p->err, CW_E_PIPELINE,

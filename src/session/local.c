@@ -95,7 +95,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
             else if (!(at = json_object_get(at, part)))
                 r = setting_error(setting, "PATH has a key that does not exist", err);
         } else {
-            r = setting_error(setting, "PATH goes on below a value that is neither a list nor an object",
+            r = setting_error(setting, "PATH names a part of a value that is neither a list nor an object",
                               err);
         }
         part = next;

@@ -237,8 +237,8 @@ int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *
     *ret = NULL;
     return cw_error_set(
         err, CW_E_BUG,
-        "%s: %s: the host process sent a malformed answer: its list of errors is not JSON (either this is a "
-        "defect of Cachew: please report it; or the function overwrites memory that is not its own)",
+        "%s: %s: the host process sent a malformed answer: its list of errors is not JSON; the cause is a "
+        "defect of Cachew (please report it), or a function that overwrites memory that is not its own",
         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
@@ -249,8 +249,8 @@ int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a
         return 0;
     return cw_error_set(err, CW_E_BUG,
                         "%s: %s: the host process sent a malformed answer: the type or the position of a "
-                        "component is wrong (either this is a defect of Cachew: please report it; or the "
-                        "function overwrites memory that is not its own)",
+                        "component is wrong; the cause is a defect of Cachew (please report it), or a "
+                        "function that overwrites memory that is not its own",
                         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
@@ -290,8 +290,8 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
     if (!cw_exchange_read(data, size, n, n_out, x->op->desc->kind == CW_OP_FLAT_MAP, &a, &why))
         return cw_error_set(
             err, CW_E_BUG,
-            "%s: %s: the host process sent a malformed answer: %s (either this is a defect of Cachew: please "
-            "report it; or the function overwrites memory that is not its own)",
+            "%s: %s: the host process sent a malformed answer: %s; the cause is a defect of Cachew (please "
+            "report it), or a function that overwrites memory that is not its own",
             x->op->desc->name, x->f->name, why);
     int r = function_take_errors(x, &a, rows, n, err);
     for (size_t i = 0; i < n && r >= 0; i++) {
@@ -300,16 +300,16 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
         if (status > CW_EXCHANGE_DIFFERS)
             return cw_error_set(err, CW_E_BUG,
                                 "%s: %s: the host process sent a malformed answer: an element has the "
-                                "unknown status %u (either this is a defect of Cachew: please report it; or "
-                                "the function overwrites memory that is not its own)",
+                                "unknown status %u; the cause is a defect of Cachew (please report it), or a "
+                                "function that overwrites memory that is not its own",
                                 x->op->desc->name, x->f->name, status);
         if (x->block->status[rows[i]] == CW_ROW_OK && status == CW_EXCHANGE_FAILED)
             cw_block_fail(x->block, rows[i], x->op->desc->name, "%s failed", x->f->name);
         if (elements > a.n || first > a.n - elements)
             return cw_error_set(err, CW_E_BUG,
                                 "%s: %s: the host process sent a malformed answer: it announces more "
-                                "elements than it contains (either this is a defect of Cachew: please report "
-                                "it; or the function overwrites memory that is not its own)",
+                                "elements than it contains; the cause is a defect of Cachew (please report "
+                                "it), or a function that overwrites memory that is not its own",
                                 x->op->desc->name, x->f->name);
         if (x->block->status[rows[i]] == CW_ROW_OK) {
             r = x->take_row(x->arg, x->op, x->block, &a, rows[i], a.counts ? first : i, elements,

@@ -40,8 +40,8 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
     if (!cw_exchange_read(data, size, in->n, op->n_out, false, &a, &why))
         return cw_error_set(
             err, CW_E_BUG,
-            "map_batches: %s: the host process sent a malformed answer: %s (either this is a defect of "
-            "Cachew: please report it; or the function overwrites memory that is not its own)",
+            "map_batches: %s: the host process sent a malformed answer: %s; the cause is a defect of Cachew "
+            "(please report it), or a function that overwrites memory that is not its own",
             f->name, why);
     json_t *errors;
     int r = cw_function_errors(op, &a, &errors, err);
@@ -56,8 +56,8 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
         if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
             r = cw_error_set(err, CW_E_BUG,
                              "map_batches: %s: the host process sent a malformed answer: the type or the "
-                             "position of a component is wrong (either this is a defect of Cachew: please "
-                             "report it; or the function overwrites memory that is not its own)",
+                             "position of a component is wrong; the cause is a defect of Cachew (please "
+                             "report it), or a function that overwrites memory that is not its own",
                              f->name);
     return r;
 }
