@@ -1,3 +1,5 @@
+/* Assemblies: batches under construction. Rows get their slots in order; any thread then writes their
+ * contents, in any order. A batch is complete when it is closed and every row that has a slot is done. */
 #include "engine/assembly.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* A block: consecutive rows of a piece that one thread computes together. It owns its execution, its slots,
+ * and what was decided about its rows at the points that it passed. */
 #include "engine/block.h"
 
 #include <string.h>

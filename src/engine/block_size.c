@@ -1,3 +1,6 @@
+/* Chooses how many rows a block has: a block should take about half a millisecond (8 ms with Python
+ * functions), and its columns should fit in a core's cache. The runner's mutex is held, except in
+ * cw_block_sizes_new. */
 #include "engine/block_size.h"
 
 #include "base/thread.h"

@@ -1,3 +1,5 @@
+/* Cuts ranges into pieces and pieces into blocks. In counted pipelines it also gives blocks their batches and
+ * slots. The compute threads call it, with the runner's mutex held. */
 #include "engine/carve.h"
 
 #include "engine/internal.h"

@@ -1,3 +1,4 @@
+/* The last stage of a block: writes its rows into batches. */
 #include "engine/emit.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Parts: rows of a range as bytes, sent to the process that joins them into a batch (docs/protocol.md,
+ * "Rows"). Workers make parts; clients join them. */
 #include "engine/part.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Keeps the rows of a range by key, for a process that joins batches of several ranges. runner.h declares the
+ * functions (cw_runner_part and the following); the consumer's thread calls them. */
 #include "engine/range_rows.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Reads whole chunks of files, or whole files, into the page cache before single records are read, with
+ * threads of low priority. The runner's mutex is held, unless a comment says otherwise. */
 #include "engine/read_in.h"
 
 #include <sys/resource.h>

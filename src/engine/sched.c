@@ -1,3 +1,6 @@
+/* The scheduler's state: which blocks are ready, starved or parked, what runs, and what waits. It owns the
+ * runner's mutex and its two conditions. compute.c uses the state to decide what runs next; other files of
+ * the engine move blocks and wake threads. */
 #include "engine/sched.h"
 
 #include <errno.h>

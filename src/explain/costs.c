@@ -1,3 +1,5 @@
+/* The costs of an element, and the model that predicts the rate from costs: the basis of `explain`. Called by
+ * explain_run.c and remedies.c. */
 #include "explain/costs.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Explains a pipeline: describes it as compiled and, after running it for some seconds, reports where the
+ * time goes, what limits the rate and what would raise it. `cachew explain` and the C interface call it. */
 #include "explain/explain.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Runs a pipeline for some seconds and counts batches, elements and time. `explain` and `bench` call it. */
 #include "explain/measure.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Measures how fast a cache in a directory would be. Called by explain_run.c. */
 #include "explain/probe.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* The cache of a run in this process: opens it, chooses the cache point, and makes JSON about both. cli/ and
+ * api/ call it. */
 #include "session/caching.h"
 
 #include <inttypes.h>

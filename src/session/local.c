@@ -1,3 +1,5 @@
+/* A session takes a pipeline from its text to its batches, in this process. struct cw_local owns everything
+ * that this needs. cli/, api/, explain/ and remote/ use it. */
 #include "session/local.h"
 
 #include <errno.h>
