@@ -328,7 +328,7 @@ def test_not_a_tar(tmp_path):
         tmp_path,
         b"This is a text and nothing else.\n" * 100,
         "byte 0: the checksum of its header",
-        "no tar archive",
+        "not a tar archive",
     )
 
 

@@ -87,8 +87,8 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
                  {"row_bytes", (double)block_row_bytes(r->sequence, leaf)}},
         .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
-        .why = time > rows->most ? "elements that are computed together (a block) are at most 4096, and take "
-                                   "at most 256 KiB (4 MiB with Python functions)"
+        .why = time > rows->most ? "at most 4096 elements are computed together, and at most 256 KiB of data "
+                                   "(4 MiB with Python functions)"
                : rows->aim_ns == CALL_NS
                    ? "computing this number of elements takes about 8 ms: long compared with the overhead of "
                      "calling Python, short compared with a batch"

@@ -67,8 +67,8 @@ static json_t *advice_json(const struct cw_local *l, const struct cw_measurement
     json_t *list = json_array();
     double occupied = cw_costs_occupied(c);
     if (cw_costs_wants_larger_batches(c))
-        json_array_append_new(list, json_sprintf("batches of %.0f elements are small for such cheap "
-                                                 "operators: larger batches would raise the rate",
+        json_array_append_new(list, json_sprintf("the operators take little time, so batches of %.0f "
+                                                 "elements are small: larger batches would raise the rate",
                                                  (double)m->elements / (double)CW_MAX(m->batches, 1)));
     if (c->emit_s > 0.2 * occupied &&
         json_array_size(json_object_get(json_object_get(facts, "batch"), "varying")))

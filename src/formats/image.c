@@ -16,8 +16,8 @@ int cw_image_check_size(const struct cw_image *im, struct cw_error *err)
     /* Both are below 2^31 in every format, so the product can't overflow. */
     if ((uint64_t)im->file_height * (uint64_t)im->file_width > im->options.max_pixels)
         return cw_error_set(err, CW_E_RECORD,
-                            "%s image of %lld x %lld pixels: expected at most max_pixels, %llu", im->format,
-                            (long long)im->file_width, (long long)im->file_height,
+                            "%s image of %lld x %lld pixels: expected at most max_pixels, %llu pixels",
+                            im->format, (long long)im->file_width, (long long)im->file_height,
                             (unsigned long long)im->options.max_pixels);
     return 0;
 }
@@ -49,7 +49,7 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
     const uint8_t *b = data;
     return cw_error_set(
         err, CW_E_RECORD,
-        "%zu bytes that are not a JPEG, PNG or WebP image (the first bytes are %02x %02x %02x %02x)", size,
+        "the %zu bytes are not a JPEG, PNG or WebP image (the first bytes are %02x %02x %02x %02x)", size,
         b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
 }
 

@@ -314,7 +314,7 @@ int cw_json_member(struct cw_json_walk *w, struct cw_json_value *key, struct cw_
         p = scan_space(p + 1, w->end);
         if (p == w->end)
             return 0;
-        p = scan_wrong(w, p, "text after the end of the object");
+        p = scan_wrong(w, p, "other text after the object");
     } else if (w->any && (p == w->end || *p != ',')) {
         p = scan_wrong(w, p, "expected \",\" or \"}\"");
     }
