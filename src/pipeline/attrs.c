@@ -52,7 +52,7 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         [CW_ATTR_FLOATS] = "a list of numbers",
         [CW_ATTR_STRINGS] = "a list of strings",
         [CW_ATTR_OBJECT] = "an object",
-        [CW_ATTR_CHAINS] = "a list of chains (each a list of operators)",
+        [CW_ATTR_CHAINS] = "a list of chains",
         [CW_ATTR_FUNCTION] = ("a function: an object of name, identity and payload (strings), and possibly "
                               "modules, path and rng"),
     };

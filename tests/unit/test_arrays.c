@@ -144,7 +144,7 @@ static void bad_arrays_are_refused(void **state)
          "there are two"},
         {{{.name = "x", .dtype = (enum cachew_dtype)77, .data = labels}}, 1, "a known dtype"},
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 7, .dims = labels, .data = labels}}, 1, "ndim is 7"},
-        {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 1, .data = labels}}, 1, "and dims"},
+        {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 1, .data = labels}}, 1, "size of each dimension in dims"},
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 1, .dims = zero, .data = labels}}, 1, "at least 1"},
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 1, .dims = varies, .data = labels}}, 1, "at least 1"},
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 2, .dims = huge, .data = labels}}, 1, "2^63"},

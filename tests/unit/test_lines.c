@@ -234,7 +234,7 @@ static void json_is_strict(void **state)
         size_t where;
         const char *why;
     } bad[] = {
-        {"", 0, "nothing"},
+        {"", 0, "the text is empty"},
         {"[1]", 0, "expected an object"},
         {"{", 1, "a key"},
         {"{\"a\"", 4, "\":\""},
@@ -517,10 +517,10 @@ static void jsonl_attributes_are_checked(void **state)
     } bad[] = {
         {"{}", "1 to 64 features"},
         {"{\"x\": \"int33\"}", "a dtype (\"bytes\""},
-        {"{\"x\": {\"dtype\": \"uint8\", \"default\": 256}}", "as default"},
-        {"{\"x\": {\"dtype\": \"uint8\", \"default\": -1}}", "as default"},
-        {"{\"x\": {\"dtype\": \"bool\", \"default\": 1}}", "as default"},
-        {"{\"x\": {\"dtype\": \"float16\", \"default\": 1e6}}", "as default"},
+        {"{\"x\": {\"dtype\": \"uint8\", \"default\": 256}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"uint8\", \"default\": -1}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"bool\", \"default\": 1}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"float16\", \"default\": 1e6}}", "a default that is one number"},
         {"{\"x\": {\"dtype\": \"bytes\", \"default\": 1}}", "a string as default"},
     };
 
