@@ -347,7 +347,7 @@ def test_tar_with_a_size_beyond_the_file(tmp_path):
     for size in (1 << 20, 8 << 30, 1 << 60):  # the last two in base 256
         info.size = size
         data[:512] = info.tobuf(tarfile.GNU_FORMAT)[:512]
-        bad_tar(tmp_path, bytes(data), f"byte 0: {size} bytes of data run past the end of the file")
+        bad_tar(tmp_path, bytes(data), f"byte 0: its {size} bytes of data run past the end of the file")
 
 
 def test_tar_with_a_negative_size_in_base_256(tmp_path):
