@@ -451,7 +451,7 @@ def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
         )
         assert ran["digest"] == wanted[0]
         assert ran["cache"]["refused"] > 0
-        assert said.count("No space left on device; going on without writing") == 1
+        assert said.count("No space left on device; the run goes on without writing") == 1
     assert cachew("cache", "verify", small_disk / "c")[0]["bad_segments"] == 0
     assert not left_over(small_disk / "c")
 

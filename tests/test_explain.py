@@ -209,7 +209,7 @@ def test_names_elements_that_wait_for_others(tmp_path):
     )
     told = explained(tmp_path, chain, "--threads", 4)
     assert told["bottleneck"]["kind"] == "waiting" and told["sequential"]
-    assert told["run"]["advice"][-1].startswith("a service runs each epoch on one worker")
+    assert told["run"]["advice"][-1].startswith("with this pipeline, a service runs each epoch on one worker")
 
 
 @pytest.mark.large

@@ -299,7 +299,8 @@ static void parse_example_extracts(void **state)
         {"{\"x\": {\"dtype\": \"bytes\", \"shape\": [2]}}", "neither shape nor variable"},
         {"{\"x\": {\"dtype\": \"int64\", \"shape\": [0]}}", "positive"},
         {"{\"x\": {\"dtype\": \"int64\", \"default\": 1.5}}", "a default that is one number"},
-        {"{\"x\": {\"dtype\": \"int64\", \"shape\": [3], \"default\": [1, 2]}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"int64\", \"shape\": [3], \"default\": [1, 2]}}",
+         "a default that is one number"},
         {"{\"x\": {\"dtype\": \"int64\", \"what\": 1}}", "key, dtype, shape, variable and default"},
     };
 
