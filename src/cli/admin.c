@@ -1,3 +1,5 @@
+/* A verb's connection to a dispatcher as an admin client: its options, and queries of the dispatcher's state.
+ * Called by `jobs`, `workers`, `top`, and by `up`, which watches its provisioner (pool_watch.h). */
 #include "cli/admin.h"
 
 #include <stdlib.h>

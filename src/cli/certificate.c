@@ -1,3 +1,5 @@
+/* Makes keys (P-256) and X.509 certificates for a small cluster, with OpenSSL. Called by `keys`, which owns
+ * them. */
 #include "cli/certificate.h"
 
 #include <openssl/bn.h>

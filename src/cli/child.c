@@ -1,3 +1,5 @@
+/* Starts daemons as child processes: runs this program again with another verb, and waits until it is ready.
+ * Called by `up`. */
 #include "cli/child.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* --save of `run`: writes the images of the first batch as one picture (a contact sheet). */
 #include "cli/contact_sheet.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* --token-file and --tls-*: how a process authenticates itself, and which peers it accepts
+ * (docs/security.md). Called by every verb that connects to a service or listens. */
 #include "cli/credentials.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Shared by the verbs that run daemons (`dispatcher`, `worker`, `provision`, `up`): their log, the line that
+ * reports that they are ready, and checks of their options. */
 #include "cli/daemon.h"
 
 #include <errno.h>

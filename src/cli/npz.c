@@ -1,3 +1,4 @@
+/* --dump of `run`: writes a batch as an .npz file, an uncompressed zip archive of .npy files. */
 #include "cli/npz.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Command lines: parses a verb's options according to its table, reports errors with suggestions, and prints
+ * --help from the same table. Owns only the lists of values of repeatable options. Called by every verb. */
 #include "cli/options.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* The optional outputs of `run`: hashes, a log, .npz files, contact sheets, and the list of quarantined
+ * records (those that failed and were skipped or replaced). Owns the open files. */
 #include "cli/run_outputs.h"
 
 #include <errno.h>

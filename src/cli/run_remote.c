@@ -1,3 +1,4 @@
+/* `run --service`: takes the batches of a job from a service. Owns the trace. */
 #include "cli/run_remote.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* cachew simulate: simulates jobs that a workload file models, under a scaling policy. */
+/* The verb `cachew simulate`: simulates the jobs that a workload file models under a scaling policy, and
+ * prints times, costs and decisions. The table of verbs calls it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ struct simulate {
     const char *policy, *plot;
     bool json;
     struct cw_workload w;
-    struct cw_policy chosen; /* the policy that `policy` names; unused if that is "oracle" */
+    struct cw_policy chosen; /* the policy named by the field `policy`; unused if `policy` is "oracle" */
     struct cw_sim_plan plans[CW_SIM_MAX_JOBS];
     struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
 };
@@ -32,8 +33,9 @@ static int simulate_load(const char *path, struct cw_workload *w, struct cw_erro
     return r;
 }
 
-/* Simulates the workload. Always computes the oracle's plans too, because the regret of a policy is its
- * distance from the oracle. */
+/* Simulates the workload under the policy. Before that, computes the oracle's plan for each job, whatever the
+ * policy: the oracle knows how fast each number of workers is, and chooses the best one. The regret of a
+ * policy is its distance from the oracle. */
 static int simulate_play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;
@@ -47,7 +49,8 @@ static int simulate_play(const char *path, struct simulate *s, struct cw_error *
                                .steps = &steps};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
-    if (r == CW_E_PIPELINE) /* the workload takes too many steps */
+    /* cw_sim_run gives CW_E_PIPELINE if the simulation of the workload takes too many steps */
+    if (r == CW_E_PIPELINE)
         cw_error_file(err, path);
     return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
 }

@@ -1,3 +1,5 @@
+/* Writes the record of a decision of auto: measurements, alternatives, and the reason (`why`, for users).
+ * Called by auto.c. */
 #include "policy/auto_record.h"
 
 #include <math.h>

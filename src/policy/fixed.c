@@ -1,4 +1,5 @@
-/* fixed:N: N workers from the start, no decisions about caches. For comparison with other policies. */
+/* The policy fixed:N, for comparison with other policies: N workers from the start, or the job's maximum if
+ * that is less. It decides nothing about caches. The table of policies calls it. */
 #include <stdio.h>
 
 #include "base/macro.h"

@@ -1,3 +1,6 @@
+/* The client of `cachew jobs`, `cachew workers` and similar: sends one query (cw_observe) or command
+ * (cw_steer, cw_share_job, cw_aim_job) to the dispatcher, and returns when the answer has come or the time is
+ * over. Each call has a loop and a connection of its own. The caller frees the JSON answer. Any thread. */
 #include "remote/admin_client.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* A course is the plan of the batches of one epoch, from an entry (a position where an iterator can start)
+ * on. The mutex must be held in all functions. */
 #include "remote/course.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* The connection to the dispatcher: attaches to the job, reports progress, receives the addresses of workers
+ * and the placement of ranges, and detaches at the end. The loop's thread, with the mutex held. */
 #include "remote/dispatcher.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Links: one for each worker that the dispatcher named. Only the loop's thread uses connections, with the
+ * mutex held. */
 #include "remote/link.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Handles what the dispatcher and workers say about ranges: updates the table of ranges, and tells courses
+ * and fetches what changed. The mutex must be held in all functions. */
 #include "remote/placement.h"
 
 #include "base/crash.h"

@@ -1,3 +1,6 @@
+/* Batches from a service (docs/service.md): a producer that requests an iterator's batches from workers. Its
+ * own thread communicates with the dispatcher and the workers; the iterator's thread waits for batches.
+ * session/ and api/ open it. */
 #include "remote/producer.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Memory that workers on this host share with this process. Links and batches own references; the loop's
+ * thread maps and unmaps. The mutex must be held, unless a comment says otherwise. */
 #include "remote/shm_loan.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/* The consumer's waits for the service, and the notes that the user gets when a wait is long. The loop's
+ * thread stores the reason why the job makes no progress, as the dispatcher says it. Part of struct remote,
+ * whose mutex guards it. */
 #include "remote/waiting.h"
 
 #include <errno.h>

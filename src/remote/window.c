@@ -1,17 +1,20 @@
+/* The number of batches that a client requests from workers at a time (credits, the window), chosen by the
+ * size of batches. Changes struct window, which is part of struct remote; the files of src/remote call it
+ * with r->mutex held. */
 #include "remote/window.h"
 
 #include "base/macro.h"
 
-/* Limits of the window: the bytes of outstanding batches, their least and their largest number. Batches in
- * shared memory (loans) use no memory of this process, and sending one costs the same whatever its size, so
- * more bytes are allowed. With loans, two batches are too few: client and worker would wait for each other.
- */
+/* Limits of the window: the bytes of the outstanding batches, and their smallest and largest number. Batches
+ * in shared memory (loans) use no memory of this process, and sending one takes the same time whatever its
+ * size, so more bytes are allowed. With a window of two loans, client and worker lose time waiting for each
+ * other. */
 #define BYTES ((size_t)64 << 20)
 #define LOAN_BYTES ((size_t)256 << 20)
 #define LEAST 2
 #define LOAN_LEAST 4
 #define MOST 64
-#define FIRST 4 /* number until the first batch has arrived */
+#define FIRST 4 /* window until the first batch has arrived */
 
 static size_t window_bytes(const struct window *w)
 {

@@ -1,3 +1,5 @@
+/* Converts batches and parts (rows of a batch that lie in one range) to messages, and back
+ * (docs/protocol.md). Any thread. */
 #include "remote/wire.h"
 
 #include <stdio.h>

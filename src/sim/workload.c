@@ -1,3 +1,5 @@
+/* Workload files, the input of `cachew simulate`. Strings point into the parsed file, which struct
+ * cw_workload owns. */
 #include "sim/workload.h"
 
 #include <math.h>

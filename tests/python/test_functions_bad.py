@@ -254,7 +254,7 @@ def test_mistakes_are_raised_where_they_were_written():
         Dataset.range(3).map(plus, timeout_s=-1)
     with pytest.raises(cachew.PipelineError, match="map_batches"):
         Dataset.range(3).batch(2).map(plus, outputs={"value": "int64"})
-    with pytest.raises(cachew.PipelineError, match="has no batcher before it"):
+    with pytest.raises(cachew.PipelineError, match="needs batch or bucket_by_length before it"):
         Dataset.range(3).map_batches(plus, outputs={"value": "int64"})
     with pytest.raises(cachew.PipelineError, match="no element to infer"):
         Dataset.range(3).flat_map(lambda e: [])

@@ -824,7 +824,7 @@ static void refuses(void **state)
     for (size_t i = 0; i < CW_COUNT_OF(outside); i++) {
         snprintf(chain, sizeof(chain),
                  "{\"op\": \"text\", \"files\": \"%s\"}, {\"op\": \"batch\", \"size\": 2}", outside[i]);
-        expect_refused(chain, "lies outside the directories that may be read");
+        expect_refused(chain, "lies outside the directories that pipelines may read");
     }
     expect_refused("{\"op\": \"image_folder\", \"root\": \"/etc\"}", "lies outside");
     expect_refused("{\"op\": \"text\", \"files\": \"root/nothing\"}", "no file matches");

@@ -1,4 +1,6 @@
-/* Checks an Attach, and compares it with the job that it names. */
+/* Handles a client's Attach: checks it, and joins the client to the job that it names, refuses it, or makes
+ * the job (in place of one that is over). Changes the tables of struct cw_dispatcher. client_messages.c calls
+ * it. */
 #include "service/dispatcher/job_join.h"
 
 #include <inttypes.h>
@@ -34,9 +36,9 @@ static const char *join_term(const char *attribute, uint64_t value, char buf[33]
     return buf;
 }
 
-/* Checks that the rank counts rounds from the same batch as the job. Each rank takes every world_size-th
- * batch from that batch on. If the job began in the middle of an epoch, later epochs count from batch 0. < 0:
- * it differs. */
+/* Checks that the rank counts rounds from the same batch as the job. A round is world_size consecutive
+ * batches, one for each rank. In the epoch in which the job began, rounds count from the batch at which it
+ * began; in later epochs from batch 0. < 0: the rank counts from another batch. */
 static int join_round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[64], y[64];
@@ -114,7 +116,8 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
 
 /* ---- joining ---- */
 
-/* Stores where rounds begin: of the ranks that began in the middle of an epoch, the earliest epoch counts. */
+/* Stores the batch from which the job counts rounds. If ranks say different epochs, the earliest epoch
+ * counts. */
 static void join_note_round(struct job *j, const Cachew__Attach *a)
 {
     if (a->round && (!j->round_known || a->round->epoch < j->round.epoch))

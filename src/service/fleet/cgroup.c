@@ -1,3 +1,5 @@
+/* A control group (cgroup) of Linux, version 1 or 2, that limits the CPU time of the processes in it. It is
+ * made below this process's own group, if this process may do that. local.c makes one group per worker. */
 #include "service/fleet/cgroup.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* A fleet keeps as many workers as the dispatcher wants. Loop thread only; used by `cachew provision` and
+ * `cachew up`. */
 #include "service/fleet/fleet.h"
 
 #include <errno.h>

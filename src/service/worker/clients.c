@@ -1,3 +1,5 @@
+/* Connections of clients: listens, and passes the clients' requests to streams. The loop's thread only; owned
+ * by worker.c. */
 #include "service/worker/clients.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* What the parts of a worker share: its options, names and loop, and whether it drains or stops. The worker
+ * (worker.c) owns it; every part has a pointer to it. */
 #include "service/worker/common.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Messages between the dispatcher and this worker: registering, streams, leases, draining. The loop's thread
+ * only; called by worker.c. */
 #include "service/worker/control.h"
 
 #include <unistd.h>

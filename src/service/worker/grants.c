@@ -1,3 +1,5 @@
+/* Grants: the loop thread's copy of a stream's leases (lease.h has the copy of the stream's thread). A stream
+ * (streams.c) owns its grants. The loop's thread only. */
 #include "service/worker/grants.h"
 
 #include "base/macro.h"

@@ -1,3 +1,5 @@
+/* All leases of a stream: adds and frees them on command, serves their requests, and divides the runner's
+ * memory among them. The stream's thread only; called by stream.c. */
 #include "service/worker/leases.h"
 
 #include "base/clock.h"

@@ -1,3 +1,5 @@
+/* Batches in shared memory that clients on this host use. The loop's thread only; called by clients.c and
+ * answers.c. */
 #include "service/worker/shm_loan.h"
 
 #include <poll.h>

@@ -1,3 +1,7 @@
+/* A stream on a worker: a pipeline with a seed, of which the worker computes the ranges that are leased to
+ * it. It owns a thread, which opens the data, and then takes batches from the stream's runner. streams.c
+ * makes and ends streams. The loop's thread and the stream's thread communicate through the stream's mailbox.
+ */
 #include "service/worker/stream.h"
 
 #include <string.h>

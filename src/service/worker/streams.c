@@ -1,3 +1,6 @@
+/* All streams of a worker, from Prepare to Forget: their grants, and their shares of the memory. The loop's
+ * thread only. control.c passes the dispatcher's messages to this module, and handles the streams' answers;
+ * clients.c looks up the streams of requests. */
 #include "service/worker/streams.h"
 
 #include <malloc.h>

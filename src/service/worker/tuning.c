@@ -1,3 +1,5 @@
+/* Tuning records: values that a worker adjusts by itself, in the runners of its streams and on its
+ * connections to clients. The loop's thread only. */
 #include "service/worker/tuning.h"
 
 #include <stdio.h>
