@@ -163,7 +163,7 @@ def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons):
     os.kill(hung, signal.SIGSTOP)
     wait_for(lambda: not is_there(hung))
     wait_for(lambda: len(found := ready(dispatcher)) == 2 and hung not in [w["pid"] for w in found])
-    silent = f"worker {workers[0]['name']}: the dispatcher has heard nothing of it for 15 s"
+    silent = f"worker {workers[0]['name']}: the dispatcher has received nothing from this worker for 15 s"
     assert f"{silent}; it is killed" in provisioner.err
 
 
@@ -182,7 +182,8 @@ def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daem
         lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found}
     )
     assert (
-        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; it is killed" in service.err
+        f"the provisioner (pid {hung}) sent nothing to the dispatcher for 30 s; the provisioner is killed"
+        in service.err
     )
     assert 'the provisioner of pool "local" lost its connection' in service.err
     assert service.end() == 0
@@ -343,11 +344,11 @@ def test_decisions_are_told(daemons, pipeline):
             lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions")
         )
         assert page[0]["record"]["chosen"]["workers"] == {"local": 2}
-        assert page[0]["record"]["why"] == "2 were asked for"
+        assert page[0]["record"]["why"] == "2 workers were requested by the policy fixed:N"
         assert (
             answer("jobs", "explain", "one", "--service", service.address)[0]["record"] == page[0]["record"]
         )
-        told = f"{page[0]['record']['what']}: 2 were asked for"
+        told = f"{page[0]['record']['what']}: 2 workers were requested by the policy fixed:N"
         assert told.startswith("2 workers")
         assert told in jobs("explain", "one", "--service", service.address)
         assert service.json("/api/v1/pools")[0]["maximum"] == 2
@@ -399,7 +400,8 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
     provisioner = provision(daemons, dispatcher, least=2, most=5, memory="1")
     wait_for(
         lambda: any(
-            p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")
+            p["maximum"] == 0 and "ended with exit code 2" in (p["why"] or "")
+            for p in dispatcher.json("/api/v1/pools")
         )
     )
     assert "3 workers in a row ended before they served, for the reasons above" in provisioner.err
@@ -412,7 +414,7 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
 @pytest.mark.parametrize(
     "words, why",
     [
-        (["--bogus"], "workers would refuse their command line: unknown option --bogus"),
+        (["--bogus"], "the options after -- are wrong for cachew worker: unknown option --bogus"),
         (["--threads", 0], "--threads 0"),
         (["--listen", "0.0.0.0:0"], "--listen 0.0.0.0:0 is no loopback address"),
         (["--data-root", "/nowhere"], "expected an existing directory"),
@@ -425,7 +427,7 @@ def test_words_that_every_worker_would_refuse_are_refused_before_one_is_started(
 
 def test_pools_without_a_name_of_their_own_are_refused():
     """Decisions took a pool called static for the workers that belong to none."""
-    assert 'pool "static" has the workers that no provisioner started' in refused(
+    assert 'pool "static" is reserved for workers that no provisioner started' in refused(
         "provision", "--dispatcher", "127.0.0.1:1", "--pool", "static"
     )
     assert "the pool's name has 0 bytes: expected 1 to 64 bytes of valid UTF-8" in refused(

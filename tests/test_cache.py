@@ -145,7 +145,7 @@ def test_a_cache_point_behind_draws_is_not_used_and_says_so(tmp_path):
         {"op": "batch", "size": 7},
     ]
     ran, said = cachew("run", write(tmp_path / "p.json", chain), "--digest", "--cache-dir", tmp_path / "c")
-    assert "autocache (operator 2) is not used: it comes after an operator that draws" in said
+    assert "autocache (operator 2) is not used: the cache point comes after an operator that draws" in said
     assert ran["cache"]["misses"] == 0
     assert not segments(tmp_path / "c")
     explained, _ = cachew("explain", tmp_path / "p.json", "--run", 0)
@@ -451,7 +451,7 @@ def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
         )
         assert ran["digest"] == wanted[0]
         assert ran["cache"]["refused"] > 0
-        assert said.count("No space left on device; going on without writing") == 1
+        assert said.count("No space left on device; the run goes on without writing") == 1
     assert cachew("cache", "verify", small_disk / "c")[0]["bad_segments"] == 0
     assert not left_over(small_disk / "c")
 
@@ -572,7 +572,9 @@ def test_warming_says_what_it_does_not_keep(tmp_path):
     given = ["cache", "warm", write(tmp_path / "p.json", chain), "--cache-dir", tmp_path / "c"]
     warmed, _ = cachew(*given)
     assert (warmed["kept"], warmed["refused"]) == (0, 2)
-    assert "--cache off keeps nothing" in cachew(*given, "--cache", "off", code=2)[0]["error"]["message"]
+    assert (
+        "--cache off would cache nothing" in cachew(*given, "--cache", "off", code=2)[0]["error"]["message"]
+    )
 
 
 def test_warming_keeps_what_drop_remainder_leaves_out(tmp_path):

@@ -171,7 +171,7 @@ def test_seconds_in_the_environment_are_checked(tmp_path):
     for name in ("CACHEW_SILENCE_S", "CACHEW_START_S", "CACHEW_RANGE_S"):
         for value in ("3s", "0", "-1", "inf"):
             ran = cachew("run", pipeline, env={name: value})
-            assert ran.code == 2 and f'{name} is "{value}": expected seconds' in ran.err
+            assert ran.code == 2 and f'{name} is "{value}": expected a number of seconds' in ran.err
         assert cachew("run", pipeline, env={name: ""}).code == 0
 
 
@@ -324,7 +324,7 @@ def test_pipeline_file_that_is_not_there(tmp_path):
                 "operator": "bucket_by_length",
                 "attribute": "sizes",
                 "value": "[1,1,1,",
-                "expected": "one more value than boundaries: 1024",
+                "expected": "one more value than boundaries has: 1024",
             },
         ),
         (

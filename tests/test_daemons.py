@@ -474,7 +474,7 @@ def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
             pass
         worker.process.send_signal(signal.SIGTERM)
         if how == "second signal":
-            while "finishing" not in worker.err:
+            while "finishes" not in worker.err:
                 pass
             worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(HANG_S) == 0
@@ -583,7 +583,7 @@ def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_pa
 
 def test_traces_that_are_none(daemons, pipeline, tmp_path):
     (tmp_path / "other").write_text("[]\n")
-    assert "is no trace" in refused("trace", tmp_path / "other")
+    assert "is not a trace" in refused("trace", tmp_path / "other")
     assert "nowhere" in refused("trace", tmp_path / "nowhere")
     assert "needs --service" in refused("run", pipeline, "--trace", tmp_path / "x")
     assert "--trace" in refused("worker", "--dispatcher", "127.0.0.1:1", "--trace", tmp_path / "no" / "x")
@@ -645,12 +645,12 @@ def test_keys(keys):
 
 def test_keys_are_never_replaced(keys, tmp_path):
     before = {path.name: path.read_bytes() for path in keys.iterdir()}
-    assert "ca.pem is there already" in refused("keys", "init", keys)
+    assert "ca.pem exists already" in refused("keys", "init", keys)
     assert {path.name: path.read_bytes() for path in keys.iterdir()} == before
     half = tmp_path / "half"
     half.mkdir()
     (half / "client.pem").write_text("mine")
-    assert "client.pem is there already" in refused("keys", "init", half)
+    assert "client.pem exists already" in refused("keys", "init", half)
     assert [path.name for path in half.iterdir()] == ["client.pem"] and (
         half / "client.pem"
     ).read_text() == "mine"
@@ -775,7 +775,7 @@ def test_a_log_is_not_flooded_by_who_is_refused(daemons, keys):
                     pass
         windows = 2 + (time.monotonic() - began) // 10
         # ten in ten seconds: tests/unit/test_net.c
-        assert 1 <= daemon.err.count("not Cachew's protocol") <= 10 * windows
+        assert 1 <= daemon.err.count("another protocol than Cachew's") <= 10 * windows
 
 
 def test_certificate_of_another_authority_is_refused(daemons, keys, tmp_path):
@@ -792,8 +792,8 @@ def test_wrong_token_is_refused(daemons, pipeline, keys, tmp_path, tls):
     (tmp_path / "wrong").write_text("wrong-secret-words\n")
     own = ["--tls-ca", keys / "ca.pem"] if tls else []
     for token, message in (
-        (["--token-file", tmp_path / "wrong"], "not the one that is expected"),
-        ([], "a token is expected"),
+        (["--token-file", tmp_path / "wrong"], "the token is wrong"),
+        ([], "the service expects a token"),
     ):
         for verb in (["jobs"], ["run", pipeline, "--job", "x"]):
             assert message in refused(*verb, "--service", dispatcher.address, *own, *token, code=3)
@@ -816,13 +816,13 @@ def test_plain_and_tls_do_not_mix(daemons, pipeline, keys):
     over_tls, _ = daemons.service(*server_words(keys))
     plain = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", keys / "token")
     said = refused("jobs", "--service", over_tls.address, "--token-file", keys / "token", code=3)
-    assert "TLS is expected here" in said
+    assert "the service expects TLS" in said
     # at once: it would be the same each time
     for verb in (["run", pipeline, "--service"], ["worker", "--dispatcher"]):
-        assert "TLS is expected here" in refused(
+        assert "the service expects TLS" in refused(
             *verb, over_tls.address, "--token-file", keys / "token", code=3
         )
-    assert over_tls.err.count("TLS is expected here") <= 4  # and not 10 times a second
+    assert over_tls.err.count("the service expects TLS") <= 4  # and not 10 times a second
     said = refused("jobs", "--service", plain.address, *client_words(keys), code=3)
     assert "does the other side speak TLS?" in said
     # nobody noticed

@@ -777,7 +777,7 @@ def test_half_known_numbers(real, page):
     """A job that has only begun: nothing is made up."""
     answers = enlarge(real, 1, 0, 1)
     (one,) = answers["jobs"]
-    one.update(now=None, held="no worker is there", why=None, scaling=None)
+    one.update(now=None, held="no worker is connected", why=None, scaling=None)
     one["ranks"] = [{**one["ranks"][0], "step_s": None, "waited": None}]
     empty = {
         k: []
@@ -799,7 +799,7 @@ def test_half_known_numbers(real, page):
     answers["streams"] = []
     with served(answers) as address:
         page.open(address)
-        page.until("document.querySelector('#job-problem').textContent === 'no worker is there'")
+        page.until("document.querySelector('#job-problem').textContent === 'no worker is connected'")
         assert page.text("#moment-text") == "Nothing was measured yet." and page.evaluate(
             "document.querySelector('#moment').disabled"
         )

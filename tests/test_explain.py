@@ -209,7 +209,7 @@ def test_names_elements_that_wait_for_others(tmp_path):
     )
     told = explained(tmp_path, chain, "--threads", 4)
     assert told["bottleneck"]["kind"] == "waiting" and told["sequential"]
-    assert told["run"]["advice"][-1].startswith("a service runs each epoch on one worker")
+    assert told["run"]["advice"][-1].startswith("with this pipeline, a service runs each epoch on one worker")
 
 
 @pytest.mark.large
@@ -606,7 +606,7 @@ def test_the_text(tmp_path):
         "  files: # bytes per element, # bytes/s at this rate",
         "bottleneck: synthetic (operator #): it computes for # % of the threads' time",
         "remedies, and the rate with each (now # elements/s):",
-        "tried, each for # s:",
+        "remedies tried, each for # s:",
     ):
         assert line in said, said
     assert re.search(
@@ -761,7 +761,7 @@ def test_says_nothing_of_files_in_memory(tmp_path):
 def test_says_why_files_are_not_read_in(slow_disk, monkeypatch):
     monkeypatch.setenv("CACHEW_MUTATE", "no_page_cache")
     told = tuned(run(slow_disk, "--batches", 1, env=MODELLED)["tuning"], "read_in_bytes")
-    assert told["chosen"]["read_in_bytes"] == 0 and told["why"] == "the files would not stay in memory"
+    assert told["chosen"]["read_in_bytes"] == 0 and told["why"].endswith("memory has no room for them")
     assert {"by": "memory", "read_in_bytes": 0} in told["alternatives"]
 
 

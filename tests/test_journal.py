@@ -91,12 +91,12 @@ def test_damaged_entries_are_logged_with_the_file_and_what_to_do(daemons, pipeli
     dispatcher = daemons.start("dispatcher", *words)
     daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M")
     assert (
-        f'{path}: the entry of job "one" is left out (its checksum does not match): the job starts over'
+        f'{path}: the damaged entry of job "one" is left out (its checksum does not match): the job starts'
         in dispatcher.err
     )
-    assert f'{path}: the entry of job "t\\u202ewo\\n" is left out' in dispatcher.err
+    assert f'{path}: the damaged entry of job "t\\u202ewo\\n" is left out' in dispatcher.err
     assert (
-        f"{path}: 2 damaged entries were left out" in dispatcher.err
+        f"{path}: 2 damaged entries of the journal were left out" in dispatcher.err
         and "restore the file from a copy" in dispatcher.err
     )
     assert cachew("run", pipeline, "--service", dispatcher.address, "--job", "one", "--json").code == 0

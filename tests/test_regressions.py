@@ -247,7 +247,7 @@ def test_a_shuffle_of_too_many_chunks(tmp_path):
         range_chain(1, {"op": "repeat", "count": (1 << 32) - 1}, {"op": "shuffle"}, BATCH),
     )
     error = failed(pipeline, 2, "--set", "2.by=chunk")
-    assert error["operator"] == "shuffle" and 'or by "record"' in error["message"]
+    assert error["operator"] == "shuffle" and 'or the attribute by "record"' in error["message"]
     assert run(pipeline, "--memory", "64M", "--batches", 3)["batches"] == 3
 
 

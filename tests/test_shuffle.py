@@ -238,7 +238,7 @@ def test_says_that_chunks_were_asked_for(tmp_path):
     ran = cachew("run", path, "--batches", 3)
     assert ran.code == 0 and re.fullmatch(wanted, ran.err), ran.err
     batchless = cachew("run", write(path, [*WIDE, BY_CHUNK]), "--batches", 3)
-    assert ": 256 elements in a row come from about " in batchless.err
+    assert ": 256 consecutive elements come from about " in batchless.err
 
 
 @pytest.mark.parametrize(

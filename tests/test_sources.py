@@ -170,7 +170,7 @@ def test_jsonl_gives_components(tmp_path):
 BAD_LINES = {
     "syntax": ('{"id": 5, "v": [[1, 2], [3, 4]]', "malformed JSON: expected"),
     "no object": ("[5]", "malformed JSON: expected an object"),
-    "empty": ("", "expected an object, but there is nothing"),
+    "empty": ("", "expected an object, but the text is empty"),
     "not UTF-8": ('{"id": 5, "name": "\udcff", "v": [[1, 2], [3, 4]]}', "not UTF-8"),
     "fraction": ('{"id": 1.5, "v": [[1, 2], [3, 4]]}', '"id" holds 1.5, which is not an integer for int64'),
     "out of range": ('{"id": 9223372036854775808, "v": [[1, 2], [3, 4]]}', "out of range for int64"),
@@ -350,7 +350,7 @@ def test_not_a_tar(tmp_path):
         tmp_path,
         b"This is a text and nothing else.\n" * 100,
         "byte 0: the checksum of its header",
-        "no tar archive",
+        "not a tar archive",
     )
 
 
@@ -369,7 +369,7 @@ def test_tar_with_a_size_beyond_the_file(tmp_path):
     for size in (1 << 20, 8 << 30, 1 << 60):  # the last two in base 256
         info.size = size
         data[:512] = info.tobuf(tarfile.GNU_FORMAT)[:512]
-        bad_tar(tmp_path, bytes(data), f"byte 0: {size} bytes of data run past the end of the file")
+        bad_tar(tmp_path, bytes(data), f"byte 0: its {size} bytes of data run past the end of the file")
 
 
 def test_tar_with_a_negative_size_in_base_256(tmp_path):

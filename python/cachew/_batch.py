@@ -120,7 +120,7 @@ class Bytes(Sequence[memoryview]):
         return len(self) == len(other) and all(a == b for a, b in zip(self, other))
 
     def __hash__(self) -> int:
-        raise TypeError("Bytes can be written to: it has no hash")
+        raise TypeError("a Bytes object can be written to, so it has no hash")
 
     def __reduce__(self) -> tuple[Any, ...]:
         start, stop = self.offsets[0], self.offsets[-1]
@@ -221,7 +221,9 @@ class Batch(dict[str, Any]):
 
     def _owner(self) -> _core.Slab:
         if self._slab is None:
-            raise UsageError("this batch is a copy: it has arrays of its own, not the engine's memory")
+            raise UsageError(
+                "this batch is a copy with arrays of its own: expected a batch as the iterator gave it"
+            )
         return self._slab
 
     def __reduce__(self) -> tuple[Any, ...]:

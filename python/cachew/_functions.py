@@ -258,7 +258,10 @@ class _Call:
                 if isinstance(found.problem, Unidentified)
                 else "too much to hash"
             )
-            raise PipelineError(f"{self.op}: {self.name} refers to {what}: give version=")
+            raise PipelineError(
+                f"{self.op}: {self.name} refers to {what}: give version=, a text that you "
+                f"change when the function changes"
+            )
         self.identity = found.hash if self.version is None else self.version
         self.modules = (
             gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""

@@ -56,8 +56,8 @@ class Stream:
     """Items of an iterator, made on request.
 
     `get` leaves the item in `items`; the caller removes it in the step that delivers it to the user. If a
-    signal handler raises before that step, the item is still there for the next call. Python runs no signal
-    handler between two plain assignments.
+    signal handler raises before that step, the item is still there for the next call. `get` relies on Python
+    not running signal handlers between two plain assignments.
     """
 
     def __init__(self, iterator: DatasetIterator, convert: Callable[[Batch], Any]) -> None:
@@ -93,11 +93,11 @@ class Stream:
 
 
 class _Ahead:
-    """The data that an AheadStream and its thread share. At most `limit` items wait in `items`. After the
-    items come, in this order, `late`, `failed` and `over`: why there are no more items.
+    """The data that an AheadStream and its thread share. At most `limit` items wait in `items`. When no
+    item is left, `late`, `failed` and `over`, in this order, say why.
 
     Each side wakes the other one with a lock used as an event: the waiting side acquires it, the other side
-    releases it. A wait that a signal handler ends changes nothing.
+    releases it. If a signal handler ends a wait by raising, nothing shared has changed.
     """
 
     def __init__(self, stream: Stream, limit: int) -> None:
@@ -137,7 +137,7 @@ class _Ahead:
 
 
 def _wake(lock: threading.Lock) -> None:
-    """Ends the present wait for the lock; if no thread waits, the next wait."""
+    """Ends the wait of the thread that waits for the lock. If no thread waits, the next wait ends at once."""
     try:
         lock.release()
     except RuntimeError:  # already released: the next wait ends at once
@@ -146,8 +146,8 @@ def _wake(lock: threading.Lock) -> None:
 
 def _end(shared: _Ahead, thread: threading.Thread, owner: int) -> None:
     """Ends the prefetching thread and waits for its end. If a signal handler raised while the thread was
-    being started, the thread may run and not count as alive: then it ends by itself, without being waited
-    for.
+    being started, is_alive() may be false although the thread runs. It is then not waited for, but ends by
+    itself, because `stopping` is set.
     """
     if owner != os.getpid():
         return
@@ -235,8 +235,9 @@ class Epoch(Generic[T]):
 class Loader(Generic[T]):
     """Converted batches, one epoch per `for batch in loader`, and the position as a state.
 
-    convert: makes of a batch what is prefetched. ahead: number of prefetched items; 0: no thread. ranks:
-    gives (rank, world_size) when the loader runs. sharding: the keyword of `Dataset.distribute`.
+    convert: converts a batch to the value that is prefetched. ahead: number of prefetched items; 0: no
+    thread. ranks: gives (rank, world_size) when the loader runs. sharding: the keyword of
+    `Dataset.distribute`.
     """
 
     def __init__(
@@ -267,7 +268,8 @@ class Loader(Generic[T]):
         self._turn = 0  # number of the present `for` loop; see Epoch
         self._length: tuple[tuple[int, int], int | None] | None = None  # (ranks, batches of an epoch), kept
         self.epoch = -1
-        """The epoch of the batch that was delivered last, from 0; -1 before the first batch."""
+        """The epoch of the batch that was delivered last, from 0; -1 before the first batch.
+        load_state_dict() sets it to the epoch of the state."""
         self.is_padding = False
         """Whether that batch repeats another one, so that all ranks get the same number of batches."""
 
@@ -295,7 +297,7 @@ class Loader(Generic[T]):
             raise StopIteration
         value, last = self._hand_over(item.value), item.g == epoch.last_g
         # If a signal handler raises before this line, the next call gives the item again. From here until a
-        # `for` loop has assigned the batch to its variable, Python runs no signal handlers.
+        # `for` loop has assigned the batch to its variable, CPython runs no signal handlers.
         self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
         self._inside, self._turn = not last, self._turn + last
         del stream.items[0]
@@ -312,8 +314,8 @@ class Loader(Generic[T]):
     def _open(self, epoch: int) -> None:
         options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
         iterator = DatasetIterator(self.dataset, options, self._timeout_s)
-        # Taken now, because state_dict() would have to open a second iterator, which in a service would take
-        # over the job of this one.
+        # The state is taken now. Later, state_dict() would have to open a second iterator, and in a service
+        # that would take over the job of this one.
         if not self._loaded and self.epoch < 0:
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)

@@ -68,8 +68,8 @@ static bool enter(struct iterator *self)
                         (int)self->owner, (int)getpid());
     else if (self->busy)
         core_raise_kind(st, "usage",
-                        "this iterator is in use by another thread; make one iterator per thread, or pass "
-                        "the batches on");
+                        "another thread is using this iterator; make one iterator for each thread, or let "
+                        "one thread take the batches and pass them on");
     else if (!self->it)
         core_raise_kind(st, "usage", "this iterator is closed");
     else
@@ -166,7 +166,8 @@ static int iterator_accept(PyObject *o, PyObject *slab, void *unused)
         core_raise_kind(
             core_state_of(o), "usage",
             "another thread requested a batch of this iterator at the same time, and got this one; "
-            "make one iterator per thread, or pass the batches on");
+            "make one iterator for each thread, or let one thread take the batches and pass "
+            "them on");
         return -1;
     }
     cachew_iterator_accept(self->it);

@@ -10,9 +10,10 @@ static int arrays_add(struct cw_arrays *a, size_t i, const struct cachew_array *
 {
     struct cw_type type = {.dtype = (enum cw_dtype)from->dtype, .ndim = from->ndim};
     if (from->ndim < 0 || from->ndim > CW_MAX_NDIM || (from->ndim && !from->dims))
-        return cw_error_set(err, CW_E_OPTION,
-                            "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims with ndim sizes",
-                            from->name ? from->name : "", from->ndim, CW_MAX_NDIM);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "the array \"%.60s\": ndim is %d: expected 0 to %d, and the size of each dimension in dims",
+            from->name ? from->name : "", from->ndim, CW_MAX_NDIM);
     for (int k = 0; k < from->ndim; k++)
         type.dims[k] = CW_MAX(from->dims[k], 0); /* CACHEW_VARIES is no size here: 0 is refused below */
     int r = cw_arrays_column(a, i, from->name, &type, err);
@@ -20,7 +21,8 @@ static int arrays_add(struct cw_arrays *a, size_t i, const struct cachew_array *
         return r;
     if ((type.dtype == CW_BYTES) != (from->offsets != NULL))
         return cw_error_set(err, CW_E_OPTION,
-                            "the array \"%.60s\": expected offsets if its dtype is bytes, and NULL otherwise",
+                            "the array \"%.60s\" has wrong offsets: expected a pointer to offsets if its "
+                            "dtype is bytes, and NULL otherwise",
                             from->name);
     a->columns[i].pieces[0] = (struct cw_array_piece){
         .data = from->data, .offsets = from->offsets, .offset_size = 8};

@@ -59,8 +59,8 @@ static int pipeline_parse(const char *text, size_t size, const char *base_dir, s
     struct cw_local l = {0};
     json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
-        return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column,
-                            je.text);
+        return cw_error_set(err, CW_E_PIPELINE, "the pipeline is not valid JSON: line %d, column %d: %s",
+                            je.line, je.column, je.text);
     struct cachew_pipeline *p = pipeline_new(base_dir, root);
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a pipeline");

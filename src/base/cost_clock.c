@@ -30,7 +30,9 @@ static _Thread_local uint64_t wall_ns, cpu_ns;
 /* Ends the process: a test with a misspelt model must fail. */
 static void model_refuse(const char *text)
 {
-    cw_notice("cachew: CACHEW_CLOCK=%s: expected modelled[,OPERATOR=MICROSECONDS...][,sleep]", text);
+    cw_notice("cachew: the environment variable CACHEW_CLOCK is %s: expected "
+              "modelled[,OPERATOR=MICROSECONDS...][,sleep]",
+              text);
     abort();
 }
 

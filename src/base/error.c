@@ -48,8 +48,9 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what)
 {
     if (!bytes)
-        return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave none for %s", what);
-    return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave no %zu bytes for %s", bytes, what);
+        return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave no memory for %s", what);
+    return cw_error_set(err, CW_E_MEMORY, "out of memory: the system did not give %zu bytes for %s", bytes,
+                        what);
 }
 
 int cw_error_copy(struct cw_error *err, const struct cw_error *why)

@@ -36,6 +36,10 @@ struct cw_error {
     char record[64]; /* printed record id */
 };
 
+/* The end of a message about another process that broke the rules of the protocol. */
+#define CW_OTHER_VERSION \
+    "; both sides must run the same version of Cachew (if they do, please report this defect)"
+
 /* Fills err (may be NULL) and returns status, so a function can end with "return cw_error_set(...)". file:
  * the file that the error is about, stored as a fact; NULL: none. errnum: strerror(errnum) is appended to the
  * message; 0: nothing is. */

@@ -1,3 +1,6 @@
+/* exp, log and pow that give the same bits on every machine. They use only + - * / in double precision and
+ * integer operations on the bits, no table and nothing from libm (docs/expressions.md). Expressions and
+ * random draws call them. */
 #include "base/math.h"
 
 #include <stdbool.h>

@@ -57,9 +57,10 @@ int cw_patience_check(struct cw_error *err)
         if (!text || !*text || patience_parse(text, &s))
             continue;
         char expected[64];
-        snprintf(expected, sizeof(expected), "seconds, %g to %g", LEAST_S, MOST_S);
+        snprintf(expected, sizeof(expected), "a number of seconds from %g to %g", LEAST_S, MOST_S);
         return cw_error_value(err, CW_E_OPTION, names[i], text, expected,
-                              "the environment's %s is \"%.40s\": expected %s", names[i], text, expected);
+                              "the environment variable %s is \"%.40s\": expected %s", names[i], text,
+                              expected);
     }
     return 0;
 }

@@ -1,3 +1,5 @@
+/* Pseudo-random permutations of n positions that are evaluated at any position in constant memory
+ * (docs/randomness.md, "Permutations"). */
 #include "base/permutation.h"
 
 #include "base/philox.h"

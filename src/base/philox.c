@@ -1,3 +1,5 @@
+/* Random numbers computed from a key and a counter (Philox4x32-10), as docs/randomness.md defines them. Pure
+ * functions. */
 #include "base/philox.h"
 
 #include <string.h>

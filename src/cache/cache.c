@@ -128,8 +128,9 @@ static void cache_end_thread(struct cw_cache *c)
         ;
     bool ended = c->ended;
     if (!ended)
-        cw_notice("cachew: cache %s: %s does not end; the entries that are not written yet are lost", c->dir,
-                  cache_step(c));
+        cw_notice("cachew: cache %s: %s does not end, and the run no longer waits for it; cache entries that "
+                  "are not written yet are lost",
+                  c->dir, cache_step(c));
     pthread_mutex_unlock(&c->monitor.mutex);
     (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));
 }

@@ -162,8 +162,8 @@ static int set_empty(int set, const char *key, struct cw_error *err)
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
             r = cw_error_set(err, CW_E_IO,
-                             "%s/%s: is not a file of a cache, so nothing of this set was removed", key,
-                             names.paths[i]);
+                             "%s/%s: is not a file of a cache, so nothing was removed from this directory",
+                             key, names.paths[i]);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
             r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);

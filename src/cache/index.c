@@ -10,7 +10,8 @@ struct cw_cache_index_slot {
     struct cw_cache_place place;
 };
 
-_Static_assert(sizeof(struct cw_cache_index_slot) <= 32, "two slots of the index in a cache line");
+_Static_assert(sizeof(struct cw_cache_index_slot) <= 32,
+               "a cache line of the CPU must hold two slots of the index");
 
 void cw_cache_index_deinit(struct cw_cache_index *x)
 {

@@ -40,8 +40,8 @@ void cw_cache_monitor_trouble(struct cw_cache_monitor *m, struct cw_cache_backof
     CW_GUARD(&m->mutex);
     bool *noticed = file ? &m->file_noticed : &m->disk_noticed;
     if (e && !*noticed)
-        cw_notice("cachew: cache %s%s%s: %s; going on without %s", m->dir, file ? "/" : "", file ? file : "",
-                  cw_cache_why(e), file ? "it" : "writing to it for a while");
+        cw_notice("cachew: cache %s%s%s: %s; the run goes on without %s", m->dir, file ? "/" : "",
+                  file ? file : "", cw_cache_why(e), file ? "it" : "writing to it for a while");
     *noticed |= e != 0;
 }
 

@@ -157,7 +157,8 @@ static int reader_read(struct cw_cache_set *s, struct cw_cache_reader *t, struct
     t->set = cw_cache_set_ref(s);
     atomic_fetch_add(&c->readers.stuck, 1);
     if (!c->readers.noticed)
-        cw_notice("cachew: cache %s: a read did not return in %.1f s; elements are computed until it does",
+        cw_notice("cachew: cache %s: a read did not return within %.1f s; until it does, elements are "
+                  "computed instead",
                   c->dir, (double)(cw_now_ns() - start) * 1e-9);
     c->readers.noticed = true;
     return 3;

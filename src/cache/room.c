@@ -162,7 +162,7 @@ int cw_cache_room_lock(struct cw_cache_room *room)
         return 0;
     const char *step = room->monitor->step;
     int r;
-    cw_cache_monitor_step(room->monitor, "waiting for the lock of the directory");
+    cw_cache_monitor_step(room->monitor, "waiting for the lock of the cache directory");
     do {
         r = flock(room->lock_fd, LOCK_EX) < 0 ? -errno : 0;
     } while (r == -EINTR);

@@ -1,4 +1,6 @@
-/* The life of a set, its references and its profile. */
+/* The life of a cache set: a directory with the cached elements of one cache point of a pipeline. Owns struct
+ * cw_cache_set: its files, index, reference count, and profile (measurements kept for later runs). The
+ * store's thread makes and frees sets; runs hold references. */
 #include "cache/set.h"
 
 #include <string.h>
@@ -58,7 +60,8 @@ void cw_cache_set_unref(struct cw_cache_set *s)
         return;
     struct cw_cache_monitor *m = &s->cache->monitor;
     CW_GUARD(&m->mutex);
-    if (--s->refs == 1) /* only the reference of the store's thread is left, and that thread frees the set */
+    /* one reference is left, that of the store's thread: wake that thread, which frees the set */
+    if (--s->refs == 1)
         pthread_cond_signal(&m->work);
 }
 

@@ -1,3 +1,5 @@
+/* A verb's connection to a dispatcher as an admin client: its options, and queries of the dispatcher's state.
+ * Called by `jobs`, `workers`, `top`, and by `up`, which watches its provisioner (pool_watch.h). */
 #include "cli/admin.h"
 
 #include <stdlib.h>
@@ -27,8 +29,9 @@ int cli_admin_query(const struct cli_admin *a, const char *what, json_t **ret, s
         return r;
     json_auto_t *value = json_loads(answer, 0, NULL);
     if (strcmp(what, "status") == 0 ? !json_is_object(value) : !json_is_array(value))
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the dispatcher at %s sent an answer that is not the expected JSON", a->service);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the dispatcher at %s sent an answer that is not the expected JSON" CW_OTHER_VERSION, a->service);
     *ret = json_incref(value);
     return 0;
 }

@@ -20,12 +20,12 @@ struct cli_admin {
      CLI_TEXT, \
      &(a)->service, \
      "HOST:PORT", \
-     "connect to the dispatcher at HOST:PORT", \
+     "connect to the service whose dispatcher listens at HOST:PORT (required)", \
      .required = "HOST:PORT of a dispatcher"}, \
         CLI_CONNECT_OPTIONS(&(a)->credentials), \
         {"wait", CLI_SECONDS, &(a)->wait_s, "S", \
          "fail if the dispatcher does not answer within S seconds (default 5)"}, \
-        {"json", CLI_FLAG, &(a)->json, NULL, "print JSON"}
+        {"json", CLI_FLAG, &(a)->json, NULL, "print the result as JSON"}
 
 /* Parses the command line (wait_s defaults to 5), then calls cli_admin_open. Returns what cli_parse returns,
  * or an error. */

@@ -27,7 +27,8 @@ static void bench_reset_peak_rss(void)
     if (fd < 0)
         return;
     if (write(fd, "5", 1) != 1)
-        fprintf(stderr, "cachew: peak memory can't be reset; peaks count from the start of the process\n");
+        fprintf(stderr, "cachew: the system can't reset the peak memory of this process, so peak_rss_bytes "
+                        "of a run is the highest of all runs so far\n");
     close(fd);
 }
 
@@ -113,10 +114,10 @@ static int bench_main(int argc, char **argv, struct cw_error *err)
     struct bench x = {.seconds = 3, .best_of = 2};
     json_auto_t *result = NULL;
     const struct cli_option options[] = {
-        {"seconds", CLI_SECONDS, &x.seconds, "S", "run for S seconds each time (default 3)"},
+        {"seconds", CLI_SECONDS, &x.seconds, "S", "measure each run for S seconds (default 3)"},
         {"best-of", CLI_COUNT, &x.best_of, "N",
-         "take the best of N runs for each number of threads (default 2)", .min = 1, .max = 1000},
-        CLI_PIPELINE_OPTIONS(&x.common, "measure up to N threads"),
+         "make N runs for each number of threads, and keep the fastest (default 2)", .min = 1, .max = 1000},
+        CLI_PIPELINE_OPTIONS(&x.common, "measure with 1, 2, 4 ... up to N threads"),
         {0},
     };
     int r = cli_pipeline_parse(&x.common, &cli_verb_bench, options, argc, argv, err);
@@ -142,6 +143,6 @@ const struct cli_verb cli_verb_bench = {
     .arguments = "PIPELINE ",
     .min_args = 1,
     .max_args = 1,
-    .summary = "measure the rate of a pipeline with 1, 2, 4 ... threads",
+    .summary = "measure how many elements per second a pipeline computes with 1, 2, 4 ... threads",
     .run = bench_main,
 };

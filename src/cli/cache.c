@@ -102,7 +102,8 @@ static int cache_stat(struct cache *x, const struct cw_cache_list *l, struct cw_
                                    (json_int_t)all.content, "stored_bytes", (json_int_t)all.stored, "in_use",
                                    used, "pinned", pinned, "compute_s", compute_s));
     printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64
-           " segments, %" PRIu64 " entries (compression ratio %.2f) that took %.1f s to compute\n",
+           " segments (files), %" PRIu64
+           " entries (cached elements; compression ratio %.2f) that took %.1f s to compute\n",
            l->n, used, pinned, (double)all.bytes / (1 << 20), all.segments, all.entries,
            cache_ratio(all.content, all.stored), compute_s);
     return 0;
@@ -123,7 +124,7 @@ static int cache_verify(struct cache *x, const struct cw_cache_list *l, struct c
                                    "bad_segments", (json_int_t)v.bad_segments, "bad_entries",
                                    (json_int_t)v.bad_entries, "repaired", x->repair)) |
                code;
-    printf("%" PRIu64 " segments with %" PRIu64 " entries are undamaged; %" PRIu64
+    printf("%" PRIu64 " segments (cache files) with %" PRIu64 " entries are undamaged; %" PRIu64
            " segments are damaged, with at least %" PRIu64 " damaged entries%s\n",
            v.segments, v.entries, v.bad_segments, v.bad_entries,
            x->repair && v.bad_segments ? "; these segments were removed" : "");
@@ -154,7 +155,7 @@ static int cache_rm(struct cache *x, const struct cw_cache_list *l, struct cw_er
     printf("removed %" PRIu64 " %s, %.1f MiB", removed, removed == 1 ? "set" : "sets",
            (double)bytes / (1 << 20));
     if (used)
-        printf("; %" PRIu64 " in use %s", used, used == 1 ? "stays" : "stay");
+        printf("; %" PRIu64 " in use by a run %s", used, used == 1 ? "stays" : "stay");
     if (pinned)
         printf("; %" PRIu64 " pinned %s", pinned, pinned == 1 ? "set stays" : "sets stay");
     printf("\n");
@@ -209,22 +210,25 @@ static int cache_warm(struct cache *x, struct cw_error *err)
     };
     struct cw_cache_facts facts = {0};
     if (!x->caching.dir)
-        return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
-                              "cachew cache warm PIPELINE: expected --cache-dir DIR");
+        return cw_error_value(
+            err, CW_E_OPTION, "cache-dir", "", "a directory",
+            "cachew cache warm PIPELINE needs --cache-dir DIR, the cache directory to fill");
     int r = cli_pipeline_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_cache_points)
-        r = cw_error_set(
-            err, CW_E_OPTION,
-            "%s has neither the operator autocache nor cache: expected one, to know what to cache",
-            x->common.file);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "%s has neither the operator autocache nor cache: expected one of them, at the "
+                         "place whose elements are to be cached",
+                         x->common.file);
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
     if (r >= 0 && !l->cache)
-        r = cw_error_value(
-            err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a cache point",
-            "--cache %s keeps nothing: expected auto, or the number of a cache point", x->caching.where);
+        r = cw_error_value(err, CW_E_OPTION, "cache", x->caching.where,
+                           "auto, or the number of a cache point",
+                           "--cache %s would cache nothing: expected auto, or the number of a cache point "
+                           "(an operator cache or autocache, counted from 0)",
+                           x->caching.where);
     o.runner.adaptive = false; /* keep all elements, however slow storage is */
     if (r >= 0)
         r = cli_pipeline_open(&x->common, err);
@@ -247,7 +251,8 @@ static int cache_warm(struct cache *x, struct cw_error *err)
            " were left out for lack of space",
            facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
     if (facts.evicted)
-        printf("; %" PRIu64 " segments were removed to make room, maybe with some of these entries",
+        printf("; %" PRIu64
+               " segments (cache files) were removed to make room, maybe with some of these entries",
                facts.evicted);
     printf("\n");
     return 0;
@@ -277,19 +282,18 @@ static int cache_dispatch(struct cache *x, struct cw_error *err)
             x->verb);
     bool narrow = cache_verbs[v].narrow;
     if (narrow && (!x->key || !*x->key) && !x->all)
-        return cw_error_set(
-            err, CW_E_OPTION,
-            "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` "
-            "shows it, or --all",
-            x->verb, x->dir);
+        return cw_error_set(err, CW_E_OPTION,
+                            "cachew cache %s %s needs a set: expected the first characters of a set's name, "
+                            "as `cachew cache ls` shows it, or --all",
+                            x->verb, x->dir);
     int r = cw_cache_list(x->dir, x->key, &l, err);
     if (r >= 0 && x->key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
     else if (r >= 0 && narrow && x->key && l.n > 1)
-        r = cw_error_set(
-            err, CW_E_OPTION,
-            "%zu sets of %s begin with \"%.40s\": expected more characters of one set's name, or --all", l.n,
-            x->dir, x->key);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "%zu sets of %s begin with \"%.40s\": expected more characters, so that only one "
+                         "set's name begins with them, or --all",
+                         l.n, x->dir, x->key);
     else if (r >= 0)
         r = cache_verbs[v].run(x, &l, err);
     cw_cache_list_deinit(&l);
@@ -300,12 +304,14 @@ static int cache_main(int argc, char **argv, struct cw_error *err)
 {
     struct cache x = {0};
     const struct cli_option options[] = {
-        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: apply to all sets (rm: to all that are not pinned)"},
-        {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments"},
-        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: the cache directory to fill"},
+        {"all", CLI_FLAG, &x.all, NULL,
+         "pin, unpin: apply to all sets; rm: remove all sets that are neither pinned nor in use by a run"},
+        {"repair", CLI_FLAG, &x.repair, NULL,
+         "verify: remove damaged segments (files of a set) with all their entries"},
+        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: fill the cache directory DIR (required)"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "warm: cache at the operator number WHERE of those named cache or autocache, counted from 0; "
-         "auto (default): the last that can be used"},
+         "warm: cache the elements at this cache point (operator cache or autocache), counted from 0; auto "
+         "(default): at the last one that can be used"},
         CLI_CACHE_BYTES_OPTION(&x.caching.quota, "warm: "),
         CLI_PIPELINE_OPTIONS(&x.common, "warm: run N compute threads"),
         {0},
@@ -326,9 +332,14 @@ const struct cli_verb cli_verb_cache = {
     .arguments = "ls|stat|rm|verify|pin|unpin DIR [SET], or warm PIPELINE ",
     .min_args = 2,
     .max_args = 3,
-    .summary = "list, check, fill or empty a cache directory",
+    .summary = "list, check, fill or empty a directory of cached elements",
     .details =
-        "SET: the first characters of a set's name, as ls shows it. rm, pin and unpin need SET or --all. "
-        "rm leaves the sets that runs use. verify exits with 1 if anything is damaged.",
+        "A set is all elements in DIR that were cached after the same computation. SET is the beginning of a "
+        "set's name, as ls shows it.\n\n  ls                       list the sets\n  stat                     "
+        "print the sums over all sets\n  verify                   read all cached elements and check them; "
+        "exit with 1 if any is damaged\n  rm                       remove a set (SET) or all sets (--all), "
+        "unless a run uses them\n  pin, unpin               protect a set (SET) or all sets (--all) from "
+        "being removed to make room, or end that protection\n  warm PIPELINE            compute the elements "
+        "of a pipeline and write them to the directory of --cache-dir",
     .run = cache_main,
 };

@@ -1,3 +1,5 @@
+/* Makes keys (P-256) and X.509 certificates for a small cluster, with OpenSSL. Called by `keys`, which owns
+ * them. */
 #include "cli/certificate.h"
 
 #include <openssl/bn.h>
@@ -77,7 +79,7 @@ int cli_certify(enum cli_certified kind, const char *name, const char *hosts, co
         !certificate_restrict(i.certificate, kind, hosts, issuer) ||
         X509_sign(i.certificate, by ? by->key : i.key, EVP_sha256()) <= 0) {
         cli_identity_deinit(&i);
-        return cw_error_set(err, CW_E_BUG, "OpenSSL can't make the certificate for %s", name);
+        return cw_error_set(err, CW_E_BUG, "OpenSSL can't make the certificate \"%s\"", name);
     }
     *ret = i;
     return 0;

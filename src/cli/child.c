@@ -1,3 +1,5 @@
+/* Starts daemons as child processes: runs this program again with another verb, and waits until it is ready.
+ * Called by `up`. */
 #include "cli/child.h"
 
 #include <errno.h>
@@ -79,27 +81,31 @@ static int child_read_ready(int out, const char *what, const struct cli_log *log
         uint64_t waited_ns = cw_now_ns() - began_ns;
         struct pollfd p = {.fd = out, .events = POLLIN};
         if (waited_ns >= hangs_ns)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not become ready within %g s", what,
-                                (double)hangs_ns / 1e9);
+            return cw_error_set(err, CW_E_DEADLINE, "the process cachew %s did not become ready within %g s",
+                                what, (double)hangs_ns / 1e9);
         if (waited_ns >= slow_ns && !warned) {
             warned = true;
-            cli_log(log, true, "cachew %s is not ready after %g s; still waiting for it", what,
+            cli_log(log, true, "the process cachew %s is not ready after %g s; still waiting for it", what,
                     (double)slow_ns / 1e9);
         }
         if (child_start_interrupted())
-            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted while cachew %s was starting", what);
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted while the process cachew %s was starting",
+                                what);
         if (poll(&p, 1, POLL_MS) < 0 && errno != EINTR)
-            return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
+            return cw_error_errno(err, CW_E_IO, errno, "can't wait for the process cachew %s", what);
         ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
         if (got == 0)
             return cw_error_set(err, CW_E_SERVICE,
-                                "cachew %s ended before it was ready; its error message is above", what);
+                                "the process cachew %s ended before it was ready; its error message is above",
+                                what);
         n += got > 0 ? (size_t)got : 0;
     }
     json_auto_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
     *ret = json_incref(json_object_get(object, "ready"));
     return *ret ? 0
-                : cw_error_set(err, CW_E_SERVICE, "cachew %s printed \"%.*s\": expected {\"ready\": ...}",
+                : cw_error_set(err, CW_E_SERVICE,
+                               "the process cachew %s printed \"%.*s\" on standard output: expected the line "
+                               "{\"ready\": ...}",
                                what, (int)CW_MIN(n, 80), line);
 }
 

@@ -1,3 +1,4 @@
+/* --save of `run`: writes the images of the first batch as one picture (a contact sheet). */
 #include "cli/contact_sheet.h"
 
 #include <inttypes.h>
@@ -55,10 +56,10 @@ int cli_contact_sheet_write(const char *dir, const struct cw_batch *b, uint64_t 
         columns--;
     size_t rows = (n + columns - 1) / columns;
     if (h == 0 || w == 0 || w > SHEET_MAX || h > SHEET_MAX)
-        return cw_error_set(
-            err, CW_E_OPTION,
-            "--save: component %s has images of %zu x %zu pixels: expected sides from 1 to %d", c->name, h, w,
-            SHEET_MAX);
+        return cw_error_set(err, CW_E_OPTION,
+                            "--save: the images of component %s have %zu x %zu pixels: expected 1 to %d "
+                            "pixels in each direction",
+                            c->name, h, w, SHEET_MAX);
     rows = CW_MIN(rows, SHEET_MAX / h);
     n = CW_MIN(n, rows * columns);
     double low = 0, high = 255;

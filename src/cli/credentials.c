@@ -1,3 +1,5 @@
+/* --token-file and --tls-*: how a process authenticates itself, and which peers it accepts
+ * (docs/security.md). Called by every verb that connects to a service or listens. */
 #include "cli/credentials.h"
 
 #include <stdlib.h>
@@ -25,9 +27,9 @@ int cli_credentials_token(const struct cli_credentials *c, char **ret, struct cw
     if (**ret)
         return 0;
     free(CW_STEAL(*ret));
-    return cw_error_value(err, CW_E_OPTION, "token-file", c->token_file,
-                          "a file with a token in its first line",
-                          "--token-file %s has no token in its first line", c->token_file);
+    return cw_error_value(
+        err, CW_E_OPTION, "token-file", c->token_file, "a file whose first line is the token",
+        "--token-file %s: the first line is empty: expected the service's token there", c->token_file);
 }
 
 /* Sets the error "--option is missing: expected `what`, since `with`". */

@@ -1,3 +1,5 @@
+/* Shared by the verbs that run daemons (`dispatcher`, `worker`, `provision`, `up`): their log, the line that
+ * reports that they are ready, and checks of their options. */
 #include "cli/daemon.h"
 
 #include <errno.h>
@@ -111,12 +113,11 @@ static int listen_check(const char *address, bool tls, bool token, struct cw_err
                           : !tls         ? "--tls-cert and --tls-key are"
                                          : "--token-file is";
     return r <= 0 ? r
-                  : cw_error_set(
-                        err, CW_E_OPTION,
-                        "--listen %s is no loopback address, and %s missing: any host that reaches this "
-                        "address could read the data and run pipelines; expected a loopback address, "
-                        "TLS and a token (cachew keys init makes them), or --insecure",
-                        address, missing);
+                  : cw_error_set(err, CW_E_OPTION,
+                                 "--listen %s is no loopback address, and %s missing: any host that reaches "
+                                 "this address could read the data and run pipelines; expected a loopback "
+                                 "address, or TLS and a token (cachew keys init makes them), or --insecure",
+                                 address, missing);
 }
 
 static int http_check(const char *address, struct cw_error *err)

@@ -17,7 +17,7 @@ extern const char *const cli_log_formats[];
      CLI_TEXT, \
      &(log)->format, \
      "F", \
-     "write messages to stderr as text (default), or as json: one JSON object per line", \
+     "write log messages to stderr as text (default) or json (one JSON object per line)", \
      .choices = cli_log_formats}
 
 bool cli_log_is_json(const struct cli_log *log);

@@ -86,18 +86,20 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
         {"listen", CLI_TEXT, &x.listen, "HOST:PORT",
          "listen for clients and workers at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &x.http, "HOST:PORT",
-         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 at this address (port 0: any free "
-         "one)"},
+         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 over HTTP at this address (port 0: "
+         "any free one)"},
         {"state-dir", CLI_TEXT, &x.state_dir, "DIR",
-         "keep the journal in DIR, and make DIR if needed (default: no journal: a restart forgets all jobs)"},
+         "keep the journal (jobs and their progress) in DIR, and make DIR if needed (default: no journal, so "
+         "a restart forgets all jobs)"},
         {"name", CLI_TEXT, &x.name, "NAME",
-         "show NAME on the dashboard and in the status (default dispatcher)"},
+         "show NAME for this dispatcher on the dashboard and in the status (default dispatcher)"},
         {"policy", CLI_TEXT, &x.scaling.policy, "P",
-         "decide the number of workers of each job by this policy: auto, cachew-atc22, cachew-atc22-code, "
-         "hpa or fixed:N (default: every worker serves all jobs)"},
+         "decide how many workers each job gets by this policy: auto (Cachew's own), cachew-atc22 (rule of "
+         "the Cachew paper), cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by "
+         "CPU utilisation) or fixed:N (N workers); default: no policy, every worker serves all jobs"},
         CLI_SCALING_OPTIONS(&x.scaling, "policy"),
         {"insecure", CLI_FLAG, &x.insecure, NULL,
-         "listen at addresses that are not loopback, even without TLS and token"},
+         "allow --listen and --http at addresses that other hosts can reach, even without TLS and token"},
         CLI_LISTEN_OPTIONS(&x.credentials),
         CLI_LOG_OPTION(&x.log),
         {0},
@@ -120,6 +122,6 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
 const struct cli_verb cli_verb_dispatcher = {
     .name = "dispatcher",
     .arguments = "",
-    .summary = "run the dispatcher of a service",
+    .summary = "run the dispatcher of a service, which divides the work among workers",
     .run = dispatcher_main,
 };

@@ -59,12 +59,12 @@ static void check_cpu(struct check *c)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned budget = cw_cpu_budget();
-    check_set(c, OK,
-              (long)budget < online
-                  ? "the cgroup or the affinity mask excludes some CPUs; raise its limit if Cachew "
-                    "should use them"
-                  : NULL,
-              "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
+    check_set(
+        c, OK,
+        (long)budget < online
+            ? "the cgroup or the affinity mask excludes some CPUs; change it if Cachew should use all CPUs"
+            : NULL,
+        "this process may use %u of %ld CPUs (by affinity mask and cgroup)", budget, online);
 }
 
 static void check_features(struct check *c)
@@ -88,7 +88,8 @@ static void check_features(struct check *c)
 #elif defined(__aarch64__)
     cw_text_add(&found, "neon");
 #endif
-    check_set(c, OK, NULL, "%s", found.data ? found.data : "none that the image kernels can use");
+    check_set(c, OK, NULL, "%s",
+              found.data ? found.data : "no vector instructions that the image kernels can use");
 }
 
 static void check_kernels(struct check *c)
@@ -96,11 +97,13 @@ static void check_kernels(struct check *c)
     const struct cw_pixel_isa *isa = cw_pixel_isa();
     const char *want = getenv("CACHEW_SIMD");
     bool portable = isa == &cw_pixel_isa_c;
-    check_set(c, portable ? WARNING : OK,
-              !portable ? NULL
-              : want    ? "unset CACHEW_SIMD: image operators run in portable C"
-                        : "image operators run in portable C, which is slower; results are the same",
-              want ? "%s (CACHEW_SIMD=%.40s)" : "%s", isa->name, want);
+    check_set(
+        c, portable ? WARNING : OK,
+        !portable ? NULL
+        : want
+            ? "unset CACHEW_SIMD: with its present value image operators run in portable C, which is slower"
+            : "image operators run in portable C, which is slower; results are the same",
+        want ? "%s (CACHEW_SIMD=%.40s)" : "%s", isa->name, want);
 }
 
 static void check_memory(struct check *c)
@@ -108,7 +111,9 @@ static void check_memory(struct check *c)
     uint64_t total = cw_memory_total();
     bool enough = total >= ENOUGH_MEMORY;
     check_set(c, enough ? OK : WARNING,
-              enough ? NULL : "give the cgroup more memory, or run with small batches and --memory",
+              enough ? NULL
+                     : "give the cgroup or the machine more memory, or run with small batches and a low "
+                       "limit --memory",
               "%.1f GB in the cgroup or the machine; the default of --memory is half of that",
               (double)total * 1e-9);
 }
@@ -125,11 +130,15 @@ static void check_memfd(struct check *c)
             "batches to clients instead of sharing memory",
             "%s", strerror(errno));
     else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0)
-        check_set(c, WARNING, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)",
+        check_set(c, WARNING,
+                  "allow fcntl F_ADD_SEALS, which a sandbox may forbid: without it workers copy batches to "
+                  "clients instead of sharing memory",
                   "a memfd was made, but can't be sealed");
     else if ((p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        check_set(c, WARNING, "allow shared, writable mappings of sealed memfds", "can't be mapped: %s",
-                  strerror(errno));
+        check_set(c, WARNING,
+                  "allow shared, writable mappings of sealed memfds: without them workers copy batches to "
+                  "clients instead of sharing memory",
+                  "a memfd was made and sealed, but can't be mapped: %s", strerror(errno));
     else
         check_set(c, OK, NULL, "a memfd was made, sealed and mapped");
     if (p != MAP_FAILED)
@@ -146,9 +155,10 @@ static void check_files(struct check *c)
         return;
     }
     bool enough = l.rlim_cur >= ENOUGH_FILES;
-    check_set(c, enough ? OK : WARNING, enough ? NULL : "raise the limit: ulimit -n " TEXT(ENOUGH_FILES),
-              "the limit is %llu, and may be raised to %llu", (unsigned long long)l.rlim_cur,
-              (unsigned long long)l.rlim_max);
+    check_set(c, enough ? OK : WARNING,
+              enough ? NULL : "raise the limit of open files: ulimit -n " TEXT(ENOUGH_FILES),
+              "at most %llu open files are allowed, and the limit may be raised to %llu",
+              (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max);
 }
 
 /* Makes a temporary file in dir, open for reading and writing and already unlinked. Returns its descriptor,
@@ -221,11 +231,10 @@ static void check_nowait(struct check *c)
     else if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == 1)
         check_set(c, OK, NULL, "works in %s", at);
     else
-        check_set(
-            c, WARNING,
-            "on this file system every read goes through a read thread, which is a little slower; ext4, "
-            "xfs and btrfs don't need that",
-            "%s: %s", at, strerror(errno));
+        check_set(c, WARNING,
+                  "this file system has no reads that fail instead of waiting (RWF_NOWAIT): every read goes "
+                  "through a read thread, which is a little slower; ext4, xfs and btrfs have them",
+                  "%s: %s", at, strerror(errno));
     if (fd >= 0)
         close(fd);
 }
@@ -245,7 +254,8 @@ static void check_libraries(struct check *c)
     const char *jpeg = "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION), *todo = NULL;
 #else
     const char *jpeg = "libjpeg " TEXT(JPEG_LIB_VERSION),
-               *todo = "build with libjpeg-turbo: other libjpegs give other pixels and are slower";
+               *todo = "build Cachew with libjpeg-turbo: other JPEG libraries decode to slightly different "
+                       "pixels, and are slower";
 #endif
     check_set(c, todo ? WARNING : OK, todo,
               "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libpng %s, libwebp %d.%d.%d, %s",
@@ -281,7 +291,7 @@ static int doctor_list_crash_points(bool json)
             printf("%-24s %-12s %s\n", p[i].name, p[i].role, p[i].phase);
     }
     if (!n && !json)
-        printf("this build has no crash points: configure it with -Dcrash_points=true\n");
+        printf("this build of Cachew has no crash points: configure the build with -Dcrash_points=true\n");
     return json ? cli_print(json_pack("{s:O}", "crash_points", list)) : 0;
 }
 
@@ -292,8 +302,9 @@ static int doctor_main(int argc, char **argv, struct cw_error *err)
     int failed = 0, warnings = 0;
     const struct cli_option options[] = {
         {"crash-points", CLI_FLAG, &points, NULL,
-         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)"},
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
+         "list the points at which a test build of Cachew can be made to crash (CACHEW_CRASH=NAME:N: at "
+         "point NAME, the N-th time)"},
+        {"json", CLI_FLAG, &json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_doctor, options, argc, argv, err);
@@ -322,6 +333,6 @@ static int doctor_main(int argc, char **argv, struct cw_error *err)
 const struct cli_verb cli_verb_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "check what this machine offers, and say what to fix",
+    .summary = "check what this machine offers (CPUs, memory, libraries ...) and say what to fix",
     .run = doctor_main,
 };

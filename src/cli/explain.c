@@ -63,12 +63,15 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
         {"run", CLI_SECONDS, &seconds, "S",
          "run the pipeline for S seconds to see where the time goes (default 3; 0: do not run it)"},
         {"check", CLI_FLAG, &check, NULL,
-         "try each suggested remedy that can be tried here, and compare the gain with the prediction"},
-        {"seconds", CLI_SECONDS, &check_seconds, "S", "run each trial of --check for S seconds (default 3)"},
+         "try each suggested remedy that can be tried on this machine, and compare its measured gain with "
+         "the predicted one"},
+        {"seconds", CLI_SECONDS, &check_seconds, "S",
+         "with --check: run each trial for S seconds (default 3)"},
         {"limit-rate", CLI_NUMBER, &rate, "N",
-         "take at most N elements per second, like a training job (default 0: no limit)"},
+         "take at most N elements per second, like a training job of that speed (default 0: no limit)"},
         {"cache-dir", CLI_TEXT, &cache_dir, "DIR",
-         "measure the speed of a cache in a temporary directory below DIR (default: $TMPDIR)"},
+         "measure how fast a cache in DIR would be, in a temporary directory below it (default: $TMPDIR, "
+         "else /tmp)"},
         CLI_PIPELINE_OPTIONS(&c, "run N compute threads"),
         {0},
     };
@@ -119,6 +122,7 @@ const struct cli_verb cli_verb_explain = {
     .arguments = "PIPELINE ",
     .min_args = 1,
     .max_args = 1,
-    .summary = "show the compiled pipeline: types, fused operators, where the time goes, and the bottleneck",
+    .summary = "show the compiled pipeline (types, fused operators); run it, and say where the time goes and "
+               "what limits the rate",
     .run = explain_main,
 };

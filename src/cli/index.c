@@ -45,8 +45,8 @@ static void index_print_report(const struct cw_index_report *p, const char *inde
            (double)p->file_bytes * 1e-6, p->seconds);
     if (made && p->seconds > 0)
         printf(" (%.0f MB/s)", (double)p->file_bytes * 1e-6 / p->seconds);
-    printf("; %zu indexed, %zu reused; indexes are %s%s\n", made, p->n_reused, index_dir ? "in " : "",
-           index_dir ? index_dir : "beside the files");
+    printf("; %zu files were indexed, %zu had a valid index; the indexes are %s%s\n", made, p->n_reused,
+           index_dir ? "in " : "", index_dir ? index_dir : "beside the files");
 }
 
 static int index_main(int argc, char **argv, struct cw_error *err)
@@ -66,12 +66,13 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         {"format", CLI_TEXT, &format, "F",
          "index files of this format: tfrecord (default), text, jsonl or tar", .choices = formats},
         {"compression", CLI_TEXT, &compression, "C",
-         "expect this compression: auto (default), none, gzip or zlib; must equal the pipeline's",
+         "read files of this compression: auto (default: detect it), none, gzip or zlib; must be the same as "
+         "in the pipeline",
          .choices = codecs},
-        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, also valid ones"},
+        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, even those that are valid"},
         {"threads", CLI_COUNT, &threads, "N",
          "read N files at a time (default: one for each CPU that this process may use)", .min = 1, .max = 64},
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
+        {"json", CLI_FLAG, &json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_index, options, argc, argv, err);
@@ -87,9 +88,9 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         .threads = (int)threads,
     };
     if (r == 0 && !sidecar && !o.index_dir)
-        r = cw_error_set(
-            err, CW_E_OPTION,
-            "no directory for indexes is set: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
+        r = cw_error_set(err, CW_E_OPTION,
+                         "it is not known where to keep indexes: expected --index-dir, --sidecar, or the "
+                         "environment variable CACHEW_INDEX_DIR or HOME");
     if (r == 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, err);
     if (r == 0 && json)
@@ -106,6 +107,6 @@ const struct cli_verb cli_verb_index = {
     .arguments = "FILE... ",
     .min_args = 1,
     .max_args = 1000000,
-    .summary = "make the indexes of data files before a pipeline needs them",
+    .summary = "make the indexes of data files (where each record begins) before a pipeline needs them",
     .run = index_main,
 };

@@ -55,19 +55,21 @@ static void record_print_seen(const json_t *seen)
     char limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
     if (!(cli_row_real(seen, "interval_s") > 0))
         return;
-    printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, ",
+    printf("            measured per batch: the client's step %.4g s, its waiting for data %.4g s; workers: "
+           "%" PRIi64 ", ",
            cli_row_real(seen, "step_s"), cli_row_real(seen, "wait_s"), cli_row_number(seen, "workers"));
     if (cli_row_real(seen, "compute_s") > 0)
-        printf("which computed %.4g s for each and were %.0f %% busy; ", cli_row_real(seen, "compute_s"),
-               100 * cli_row_real(seen, "busy"));
+        printf("computing time per batch %.4g s, busy for %.0f %% of the time; ",
+               cli_row_real(seen, "compute_s"), 100 * cli_row_real(seen, "busy"));
     else
-        printf("whose compute time is not known yet; ");
+        printf("computing time not known yet; ");
     if (cli_row_real(seen, "doubt") >= 0.01) /* a smaller doubt does not change the printed numbers */
-        printf("since few batches were measured, workers are taken to be %.0f %% slower below; ",
+        printf("few batches were measured, so the figures below assume workers that are %.0f %% slower; ",
                100 * cli_row_real(seen, "doubt"));
     if (record_cache(seen, cache))
-        printf("%.0f %% of the epoch were cached after %s; ", 100 * cli_row_real(seen, "cached"), cache);
-    printf("the limit: %s\n", cli_row_text(seen, "limit", limit));
+        printf("%.0f %% of the epoch were in the cache after %s; ", 100 * cli_row_real(seen, "cached"),
+               cache);
+    printf("limited by: %s\n", cli_row_text(seen, "limit", limit));
 }
 
 /* Prints " (4 of near, 1 of far)" if there are several pools. */
@@ -99,13 +101,13 @@ static void record_print_alternatives(const json_t *record)
         int64_t workers = cli_row_number(a, "workers");
         printf("            %5" PRIi64 " worker%s", workers, workers == 1 ? "" : "s");
         record_print_pools(a);
-        printf("%s%s: %.4g s a batch, the rest of the job %.4g s for %.4g",
+        printf("%s%s: %.4g s per batch; the rest of the job takes %.4g s and costs %.4g",
                record_cache(a, cache) ? ", cached after " : "", record_cache(a, cache) ? cache : "",
                cli_row_real(a, "batch_s"), cli_row_real(a, "time_s"), cli_row_real(a, "cost"));
         if (cli_row_real(a, "held_s") <
             cli_row_real(a, "time_s")) /* the policy plans another number of workers for the time after the
                                           cache is full */
-            printf("; as long as they stay %.4g s for %.4g", cli_row_real(a, "held_s"),
+            printf("; until the next decision it takes %.4g s and costs %.4g", cli_row_real(a, "held_s"),
                    cli_row_real(a, "held_cost"));
         printf("\n");
     }
@@ -118,7 +120,7 @@ static void record_print_all(const json_t *rows)
     const json_t *row;
     char what[CLI_TEXT_SIZE], why[CLI_TEXT_SIZE];
     if (json_array_size(rows) == 0)
-        printf("nothing was decided yet\n");
+        printf("the policy has not decided anything about this job yet\n");
     json_array_foreach(rows, i, row)
     {
         const json_t *record = json_object_get(row, "record");
@@ -129,8 +131,8 @@ static void record_print_all(const json_t *rows)
         n += json_array_size(json_object_get(record, "alternatives"));
     }
     if (n > 0)
-        printf("%12s\"for\": what the job's clients and workers cost together, in the unit of --price-client "
-               "and --price-worker\n",
+        printf("%12sCosts are of the job's clients and workers together, in the unit of --price-client and "
+               "--price-worker.\n",
                "");
 }
 
@@ -189,30 +191,32 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     bool priced = false;
     struct cw_claim_options claim = {0};
     const struct cli_option options[] = {
-        {"cancel", CLI_TEXT, &steered[0], "NAME", "end a job for all its ranks"},
-        {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for a job until --resume"},
-        {"resume", CLI_TEXT, &steered[2], "NAME", "continue a paused job"},
+        {"cancel", CLI_TEXT, &steered[0], "NAME", "end the job NAME for all its ranks"},
+        {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for the job NAME until --resume"},
+        {"resume", CLI_TEXT, &steered[2], "NAME", "continue the paused job NAME"},
         {"share", CLI_TEXT, &share, "NAME",
-         "set the share that a job gets of too few workers; needs --weight, --priority or --quota"},
+         "set how many workers the job NAME gets if there are too few for all jobs; needs --weight, "
+         "--priority or --quota"},
         {"weight", CLI_NUMBER, &claim.weight, "W",
-         "with --share: divide workers by weight among jobs of equal priority (default: unchanged; 1 for a "
-         "new job)",
+         "with --share: give jobs of equal priority workers in proportion to their weights W (default: "
+         "unchanged; 1 for a new job)",
          .given = &claim.has_weight, .least = CW_WEIGHT_LEAST, .most = CW_WEIGHT_MOST},
         {"priority", CLI_SMALL, &claim.priority, "P",
-         "with --share: serve jobs of higher priority first (default: unchanged; 0 for a new job)",
+         "with --share: give workers first to jobs of higher priority P (default: unchanged; 0 for a new "
+         "job)",
          .max = 1000000, .given = &claim.has_priority},
         {"quota", CLI_SMALL, &claim.quota, "N",
          "with --share: give the job at most N workers; 0: no limit (default: unchanged; no limit for a new "
          "job)",
          .max = 10000, .given = &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME",
-         "set what the policy optimises for a job; needs --objective or --price-client"},
+         "set what the scaling policy minimises for the job NAME; needs --objective or --price-client"},
         {"objective", CLI_TEXT, &objective, "O",
-         "with --aim: minimise time or cost (default: unchanged; the dispatcher's objective for a new job)",
+         "with --aim: minimise time or cost (default: unchanged; a new job has the dispatcher's objective)",
          .choices = cli_objectives},
         {"price-client", CLI_NUMBER, &price, "P",
-         "with --aim: set the price per hour of all the job's ranks together (default: unchanged; the "
-         "dispatcher's price for a new job)",
+         "with --aim: set the price per hour of all the job's ranks together (default: unchanged; a new job "
+         "has the dispatcher's price)",
          .given = &priced, .least = CW_CLIENT_PRICE_LEAST, .most = CW_CLIENT_PRICE_MOST},
         CLI_ADMIN_OPTIONS(&a),
         {0},
@@ -244,7 +248,8 @@ const struct cli_verb cli_verb_jobs = {
     .name = "jobs",
     .arguments = "[explain NAME] ",
     .max_args = 2,
-    .summary = "list the jobs of a service, end or pause one, or explain its decisions",
+    .summary = "list the jobs of a service; end or pause a job; explain NAME: show how the policy chose its "
+               "workers and cache, with reasons",
     .run = jobs_main,
 };
 
@@ -253,7 +258,8 @@ static int workers_main(int argc, char **argv, struct cw_error *err)
     struct cli_admin a = {0};
     const char *drain = NULL;
     const struct cli_option options[] = {
-        {"drain", CLI_TEXT, &drain, "ID", "let worker ID finish its current work, and give it no more"},
+        {"drain", CLI_TEXT, &drain, "ID",
+         "give the worker with this ID no new work, and let it finish its current work"},
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };
@@ -269,6 +275,6 @@ static int workers_main(int argc, char **argv, struct cw_error *err)
 const struct cli_verb cli_verb_workers = {
     .name = "workers",
     .arguments = "",
-    .summary = "list the workers of a service, or drain one",
+    .summary = "list the workers of a service, or drain one (let it finish, and give it no new work)",
     .run = workers_main,
 };

@@ -26,13 +26,15 @@ static const struct {
     mode_t mode;
     const char *what;
 } files[N_FILES] = {
-    [CA] = {"ca.pem", 0644, "certificate of the authority; give it to all hosts"},
-    [CA_KEY] = {"ca-key.pem", 0600, "its private key, which signs more certificates; keep it off the hosts"},
+    [CA] = {"ca.pem", 0644, "certificate of the certificate authority; give it to all hosts"},
+    [CA_KEY] =
+        {"ca-key.pem", 0600,
+         "private key of the authority, which can sign more certificates; do not copy it to the hosts"},
     [SERVER] = {"server.pem", 0644, "certificate for dispatchers and workers"},
-    [SERVER_KEY] = {"server-key.pem", 0600, "its private key"},
-    [CLIENT] = {"client.pem", 0644, "certificate for clients, needed only with --tls-mutual"},
-    [CLIENT_KEY] = {"client-key.pem", 0600, "its private key"},
-    [TOKEN] = {"token", 0600, "give it to all daemons and clients of the service"},
+    [SERVER_KEY] = {"server-key.pem", 0600, "private key of server.pem"},
+    [CLIENT] = {"client.pem", 0644, "certificate for clients, which is needed only with --tls-mutual"},
+    [CLIENT_KEY] = {"client-key.pem", 0600, "private key of client.pem"},
+    [TOKEN] = {"token", 0600, "token; give it to all dispatchers, workers and clients of the service"},
 };
 
 struct keys {
@@ -73,7 +75,7 @@ static int keys_make_token(char **ret, struct cw_error *err)
     uint8_t bytes[TOKEN_BYTES];
     struct cw_text t = {0};
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return cw_error_set(err, CW_E_IO, "the system gave no random bytes");
+        return cw_error_set(err, CW_E_IO, "the operating system gave no random bytes");
     for (size_t i = 0; i < sizeof(bytes); i++)
         cw_text_add(&t, "%02x", bytes[i]);
     cw_text_add(&t, "\n");
@@ -108,9 +110,9 @@ static int keys_write_file(int dir, const char *dir_name, size_t i, const char *
     int fd = openat(dir, files[i].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, files[i].mode);
     if (fd < 0 && errno == EEXIST)
         return cw_error_value(
-            err, CW_E_OPTION, "directory", dir_name, "one without keys",
-            "%s/%s is there already, and keys are never replaced: expected a directory without keys",
-            dir_name, files[i].name);
+            err, CW_E_OPTION, "directory", dir_name, "a directory without keys",
+            "%s/%s exists already, and keys are never replaced: expected a directory without keys", dir_name,
+            files[i].name);
     bool written = fd >= 0 && fchmod(fd, files[i].mode) == 0 &&
                    write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
     int e = errno;
@@ -154,7 +156,7 @@ static int keys_print_json(const char *dir, const char *until, const struct keys
 static void keys_print(const char *dir, const char *until, const struct keys *k)
 {
     const char *host = k->hosts.n ? k->hosts.items[0] : "localhost";
-    printf("keys for %s, until %s:\n", k->names.data, until);
+    printf("keys and certificates for %s, valid until %s:\n", k->names.data, until);
     for (size_t i = 0; i < N_FILES; i++)
         printf("  %-16s %s\n", files[i].name, files[i].what);
     printf("\ncachew dispatcher --listen %s:5050 --tls-cert %s/server.pem --tls-key %s/server-key.pem "
@@ -200,10 +202,11 @@ static int keys_main(int argc, char **argv, struct cw_error *err)
     struct keys k = {.days = 365};
     const struct cli_option options[] = {
         {"host", CLI_TEXTS, &k.hosts, "NAME",
-         "certify daemons on the host NAME, or with this address; may be repeated (localhost always is)"},
+         "make the server certificate valid for the host name or address NAME; may be given several times "
+         "(localhost is always included)"},
         {"days", CLI_COUNT, &k.days, "N", "make certificates that are valid for N days (default 365)",
          .min = 1, .max = 36500},
-        {"json", CLI_FLAG, &k.json, NULL, "print one JSON object"},
+        {"json", CLI_FLAG, &k.json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_keys, options, argc, argv, err);

@@ -25,7 +25,9 @@ static void main_usage(FILE *f)
     fprintf(f, "usage: cachew VERB [options]\n\nverbs:\n");
     for (size_t i = 0; i < CW_COUNT_OF(verbs); i++)
         fprintf(f, "  %-10s %s\n", verbs[i]->name, verbs[i]->summary);
-    fprintf(f, "\ncachew VERB --help lists the options of a verb; cachew --version prints the version.\n");
+    fprintf(
+        f,
+        "\ncachew VERB --help lists the options of a verb. cachew --version prints the version of Cachew.\n");
 }
 
 /* Opens each closed standard stream on /dev/null, so that no file that is opened later gets the number of a

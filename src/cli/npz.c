@@ -1,3 +1,4 @@
+/* --dump of `run`: writes a batch as an .npz file, an uncompressed zip archive of .npy files. */
 #include "cli/npz.h"
 
 #include <errno.h>
@@ -187,7 +188,8 @@ int cli_npz_write(const char *dir, const struct cw_compiled *c, const struct cw_
     failed |= fclose(z.f) != 0;
     if (r >= 0 && z.too_large)
         return cw_error_set(err, CW_E_OPTION,
-                            "--dump: a batch is too large for a zip archive, which holds at most 4 GiB");
+                            "--dump: a batch is larger than 4 GiB, the most that an .npz file (a zip "
+                            "archive) holds: expected smaller batches");
     if (r >= 0 && failed)
         return cw_error_errno(err, CW_E_IO, errno, "--dump: can't write %s", path);
     return r;

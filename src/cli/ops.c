@@ -17,7 +17,8 @@ static void ops_describe(const struct cw_op_desc *d)
     if (d->plugin)
         printf("\nFrom the plug-in %s.\n", d->plugin);
     if (d->effects.random)
-        printf("\nIts random numbers depend on seed, epoch and element alone (docs/randomness.md).\n");
+        printf("\nThis operator draws random numbers, which depend only on the seed, the epoch and the "
+               "element (docs/randomness.md).\n");
     printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
     for (const struct cw_attr_def *a = d->attrs; a && a->name; a++)
         printf("  %-14s %s\n  %-14s %s; %s%s\n", a->name, a->doc ? a->doc : "", "",
@@ -42,7 +43,7 @@ static int ops_main(int argc, char **argv, struct cw_error *err)
     struct cli_texts plugins = {0};
     const struct cli_option options[] = {
         CLI_PLUGIN_OPTION(&plugins),
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
+        {"json", CLI_FLAG, &json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_ops, options, argc, argv, err);
@@ -69,6 +70,6 @@ const struct cli_verb cli_verb_ops = {
     .name = "ops",
     .arguments = "[NAME] ",
     .max_args = 1,
-    .summary = "list the operators, or describe one",
+    .summary = "list the operators that a pipeline may have, or describe one of them",
     .run = ops_main,
 };

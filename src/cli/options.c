@@ -1,3 +1,5 @@
+/* Command lines: parses a verb's options according to its table, reports errors with suggestions, and prints
+ * --help from the same table. Owns only the lists of values of repeatable options. Called by every verb. */
 #include "cli/options.h"
 
 #include <ctype.h>
@@ -52,7 +54,7 @@ static int option_parse_bytes(const struct cli_option *o, const char *value, str
     if (!option_is_decimal(value) || *end || !(v > 0))
         return option_bad_value(o, value, "a number of bytes, such as 256M, 1.5G or 4194304", err);
     if (errno || v * factor >= 0x1p62)
-        return option_bad_value(o, value, "less than 4194304T", err);
+        return option_bad_value(o, value, "a number of bytes below 4194304T", err);
     *(uint64_t *)o->to = (uint64_t)(v * factor);
     return 0;
 }
@@ -153,7 +155,7 @@ static int option_unknown(const struct cli_verb *verb, const struct cli_option *
         names[n++] = o->name;
     const char *near = cw_nearest(name, names, n);
     return cw_error_value(err, CW_E_OPTION, name, "", near ? near : "an option that --help lists",
-                          "unknown option --%.60s%s%s%s (cachew %s --help lists them)", name,
+                          "unknown option --%.60s%s%s%s (cachew %s --help lists the options)", name,
                           near ? "; did you mean --" : "", near ? near : "", near ? "?" : "", verb->name);
 }
 

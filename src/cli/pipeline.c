@@ -1,3 +1,4 @@
+/* The options that `run`, `explain`, `bench` and `cache` share, and the pipeline that is loaded from them. */
 #include "cli/pipeline.h"
 
 #include "base/machine.h"

@@ -15,18 +15,20 @@ struct cli_pipeline {
 /* Rows for a verb's table of options. */
 #define CLI_PLUGIN_OPTION(plugins) \
     {"plugin", CLI_TEXTS, plugins, "PATH", \
-     "load the operators of the plug-in PATH, a shared object; may be repeated"}
+     "load the operators of a plug-in, the shared object (.so) PATH; may be given several times"}
 #define CLI_INDEX_DIR_OPTION(dir) \
-    {"index-dir", CLI_TEXT, dir, "DIR", "keep indexes of data files in DIR (default ~/.cache/cachew/index)"}
+    {"index-dir", CLI_TEXT, dir, "DIR", \
+     "keep the indexes of data files (where each record begins) in DIR (default ~/.cache/cachew/index)"}
 #define CLI_CACHE_BYTES_OPTION(bytes, verb) \
     {"cache-bytes", CLI_BYTES, bytes, "BYTES", \
-     verb "limit the cache directory to BYTES (default: its present size plus half of the free space)"}
+     verb "let the cache directory hold at most BYTES (default: its present size plus half of the disk's " \
+          "free space)"}
 #define CLI_PIPELINE_OPTIONS(c, threads_help) \
     {"seed", \
      CLI_COUNT, \
      &(c)->seed, \
      "S", \
-     "set the seed of all randomness (default: the pipeline's, else 0)", \
+     "use S as the seed of all random numbers (default: the seed in the pipeline file, else 0)", \
      .max = INT64_MAX, \
      .given = &(c)->seed_given}, \
         {"threads", \
@@ -41,15 +43,18 @@ struct cli_pipeline {
          CLI_BYTES, \
          &(c)->memory, \
          "BYTES", \
-         "use at most BYTES of memory for batches and their computation (default: half of the memory)", \
+         "use at most BYTES of memory for batches and their computation (default: half of the cgroup's or " \
+         "machine's memory)", \
          .given = &(c)->memory_given}, \
         {"set", CLI_TEXTS, &(c)->settings, "PATH=VALUE", \
-         "change the pipeline first: 2.size=64 sets size of operator 2, counted from 0; may be repeated"}, \
+         "change the pipeline before it is checked: 2.size=64 sets the attribute size of operator 2, " \
+         "counted from 0; may be given several times"}, \
         CLI_PLUGIN_OPTION(&(c)->plugins), CLI_INDEX_DIR_OPTION(&(c)->index_dir), \
         {"wait", CLI_SECONDS, &(c)->wait_s, "S", \
-         "fail if a batch takes longer than S seconds (default 60; 0: no deadline)"}, \
-        {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, "run the operators as written, without fusion"}, \
-        {"json", CLI_FLAG, &(c)->json, NULL, "print one JSON object"}
+         "fail if a batch does not arrive within S seconds (default 60; 0: no deadline)"}, \
+        {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, \
+         "run each operator as a separate step, without fusing them (slower; the results are the same)"}, \
+        {"json", CLI_FLAG, &(c)->json, NULL, "print the result as one JSON object"}
 
 /* Sets the defaults of *c, then parses the command line into it. The first argument is the pipeline file.
  * Returns what cli_parse returns. */

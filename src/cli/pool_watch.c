@@ -1,3 +1,5 @@
+/* Detects a provisioner that hangs: its process lives, but the dispatcher no longer lists the pool of its
+ * workers. Owned by `up`. */
 #include "cli/pool_watch.h"
 
 #include <string.h>

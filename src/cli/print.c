@@ -1,3 +1,4 @@
+/* Prints the result of a verb as JSON, or the error that ended the verb. */
 #include "cli/print.h"
 
 #include <stdio.h>

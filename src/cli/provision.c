@@ -80,7 +80,8 @@ static void provision_on_signal(void *arg, int signal)
 {
     struct provision *x = arg;
     cli_log(&x->log, false, "%s: %s", cli_signal_name(signal),
-            x->ending ? "workers are killed" : "workers finish their current work");
+            x->ending ? "this is a second signal: workers are killed"
+                      : "the workers finish their current work, then they end");
     provision_drain(x);
 }
 
@@ -118,7 +119,8 @@ static int provision_check_words(const char *const *argv, size_t n, struct cw_er
     if (r >= 0)
         return r;
     *err = why;
-    return cw_error_set(err, why.status, "workers would refuse their command line: %.800s", why.message);
+    return cw_error_set(err, why.status, "the options after -- are wrong for cachew worker: %.800s",
+                        why.message);
 }
 
 /* Runs workers. words: the options after --, fewer than `most`; the options that this process passes on to
@@ -170,20 +172,24 @@ static int provision_main(int argc, char **argv, struct cw_error *err)
                           .log = {.role = "provisioner"}};
     const struct cli_option options[] = {
         {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT",
-         "start workers for the dispatcher at HOST:PORT", .required = "HOST:PORT of a dispatcher"},
+         "start workers for the dispatcher at HOST:PORT (required)", .required = "HOST:PORT of a dispatcher"},
         {"provisioner", CLI_TEXT, &x.kind, "KIND",
          "start workers by this method: local (default), as child processes on this host", .choices = kinds},
-        {"pool", CLI_TEXT, &x.o.pool, "NAME", "give the pool of these workers this name (default local)"},
+        {"pool", CLI_TEXT, &x.o.pool, "NAME",
+         "name the pool (the group of these workers) NAME (default local); each provisioner of a dispatcher "
+         "needs another NAME"},
         {"min-workers", CLI_SMALL, &x.o.minimum, "N", "keep at least N workers (default 1)", .max = 10000},
         {"max-workers", CLI_SMALL, &x.o.maximum, "N", "start at most N workers (default 1)", .min = 1,
          .max = 10000},
         {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N",
          "limit each worker to N CPUs, with a control group (default: no limit)"},
         {"price-worker", CLI_NUMBER, &x.o.price_per_h, "P",
-         "set the price per hour of a worker (default 0.427; 0: use the dispatcher's price)",
+         "tell the policy what a worker costs per hour, in any currency (default 0.427; 0: the dispatcher's "
+         "price)",
          .most = CW_WORKER_PRICE_MOST},
         {"drain-timeout", CLI_SECONDS, &x.drain_s, "S",
-         "at SIGTERM, wait at most S seconds for running work (default 20; a second signal ends it at once)"},
+         "at SIGTERM, let workers finish their work for at most S seconds (default 20); a second signal "
+         "kills them at once"},
         CLI_CONNECT_OPTIONS(&x.credentials),
         CLI_LOG_OPTION(&x.log),
         {0},
@@ -218,7 +224,7 @@ const struct cli_verb cli_verb_provision = {
     .name = "provision",
     .arguments = "[-- WORKER OPTIONS] ",
     .max_args = 1000,
-    .summary = "run as many workers as a dispatcher with a policy requests",
-    .details = "The options after -- are passed to each worker: cachew worker --help lists them.",
+    .summary = "start and stop workers as the scaling policy of a dispatcher requests",
+    .details = "The options after -- are passed to each worker; cachew worker --help lists them.",
     .run = provision_main,
 };

@@ -1,3 +1,4 @@
+/* Formats the cells of the tables that `jobs`, `workers` and `top` print. */
 #include "cli/row.h"
 
 #include "base/text.h"

@@ -241,7 +241,7 @@ static int run_finish(struct run *x, int r, int ended_by, const struct cw_error 
 {
     if (ended_by)
         fprintf(stderr, "cachew: ended by %s%s\n", cli_signal_name(ended_by),
-                x->state_written ? "; the state is written" : "");
+                x->state_written ? "; the file of --state was written" : "");
     if (r >= 0 && !x->common.json) {
         if (!ended_by)
             cli_counts_print(&x->counts, &x->common, &x->outputs);
@@ -263,26 +263,34 @@ static int run_main(int argc, char **argv, struct cw_error *err)
     struct run x = {.ranks = {.epochs = 1, .world_size = 1}};
     struct cw_error late = {0};
     const struct cli_option options[] = {
-        {"epochs", CLI_COUNT, &x.ranks.epochs, "N", "run N epochs (default: the pipeline's, else 1)",
-         .max = INT64_MAX, .given = &x.epochs_given},
+        {"epochs", CLI_COUNT, &x.ranks.epochs, "N",
+         "run N epochs (default: the number in the pipeline file, else 1)", .max = INT64_MAX,
+         .given = &x.epochs_given},
         {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", .given = &x.batches_given},
         {"rank", CLI_COUNT, &x.ranks.rank, "R",
-         "take the batches of an epoch whose number g has g mod world-size = R (default 0)", .max = 1 << 20},
-        {"world-size", CLI_COUNT, &x.ranks.world_size, "W", "divide each epoch among W ranks (default 1)",
+         "take the batches of rank R: batch number g of an epoch if g mod W = R, with W from --world-size "
+         "(default 0)",
+         .max = 1 << 20},
+        {"world-size", CLI_COUNT, &x.ranks.world_size, "W",
+         "divide the batches of each epoch among W ranks, the processes of a training job (default 1)",
          .min = 1, .max = 1 << 20},
         {"order", CLI_TEXT, &x.ranks.order, "O",
-         "exact (default): deliver batches in order; any: deliver each as soon as it is ready",
+         "deliver batches in this order: exact (default; in order of their numbers) or any (with --service: "
+         "each as soon as it is ready)",
          .choices = orders},
         CLI_REMOTE_OPTIONS(&x.remote),
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
-         "cache elements in DIR, at the operators autocache and cache of the pipeline"},
+         "cache computed elements in DIR for later epochs and runs; needs an operator autocache or cache in "
+         "the pipeline"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "cache at the operator number WHERE of those named cache or autocache, counted from 0; off: "
-         "nowhere; auto (default): at a cache, else at the autocache that saves time, if any"},
+         "cache at this place: auto (default: at an operator cache, else at an autocache if that saves "
+         "time), off (nowhere), or a number: at that one of these operators, counted from 0"},
         CLI_CACHE_BYTES_OPTION(&x.caching.quota, ""),
         {"state", CLI_TEXT, &x.state, "FILE",
-         "resume from FILE if it exists; write the state back at the end"},
-        {"state-every", CLI_COUNT, &x.state_every, "K", "also write the state after every K batches"},
+         "resume at the position that FILE holds, if it exists; write the position reached to FILE at the "
+         "end"},
+        {"state-every", CLI_COUNT, &x.state_every, "K",
+         "with --state: also write FILE after every K batches"},
         CLI_OUTPUT_OPTIONS(&x.outputs),
         CLI_PIPELINE_OPTIONS(&x.common, "run N compute threads"),
         {0},
@@ -322,9 +330,9 @@ const struct cli_verb cli_verb_run = {
     .arguments = "PIPELINE ",
     .min_args = 1,
     .max_args = 1,
-    .summary = "pull the batches of a pipeline as a training job would",
-    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a\n"
-               "state file is wrong; 3 the service can't be reached, or refused; 4 a deadline passed;\n"
-               "130 or 143 after SIGINT or SIGTERM, with the state written.",
+    .summary = "run a pipeline: compute its batches and take them, as a training job would",
+    .details = "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a\nstate "
+               "file is wrong; 3 the service can't be reached, or refused the request;\n4 a deadline passed; "
+               "130 or 143 after SIGINT or SIGTERM, after the file of --state was written.",
     .run = run_main,
 };

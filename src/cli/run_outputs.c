@@ -1,3 +1,5 @@
+/* The optional outputs of `run`: hashes, a log, .npz files, contact sheets, and the list of quarantined
+ * records (those that failed and were skipped or replaced). Owns the open files. */
 #include "cli/run_outputs.h"
 
 #include <errno.h>
@@ -24,7 +26,7 @@ static void log_remove_partial(int fd, size_t n)
     off_t end = lseek(fd, 0, SEEK_CUR);
     if (n && end >= (off_t)n && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == end &&
         ftruncate(fd, end - (off_t)n) < 0)
-        fprintf(stderr, "cachew: --log: the last line is incomplete and can't be removed: %s\n",
+        fprintf(stderr, "cachew: --log: the last line of the file is incomplete, and can't be removed: %s\n",
                 strerror(errno));
 }
 
@@ -38,7 +40,7 @@ static int log_write(int fd, const char *line, size_t size, struct cw_error *err
         if (n <= 0) {
             int e = n < 0 ? errno : EIO;
             log_remove_partial(fd, written);
-            return cw_error_errno(err, CW_E_IO, e, "--log: can't write %zu bytes", size);
+            return cw_error_errno(err, CW_E_IO, e, "--log: can't write a line of %zu bytes", size);
         }
         written += (size_t)n;
     }
@@ -119,8 +121,9 @@ int cli_outputs_quarantine(struct cli_outputs *o, const struct cw_local *local, 
     bool failed = false;
     const struct cw_quarantined *q = cw_iterator_quarantined(local->iterator, &skipped, &replaced);
     if (skipped + replaced)
-        fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s\n", skipped, replaced,
-                o->quarantine ? "; listed in " : "",
+        fprintf(stderr,
+                "cachew: %" PRIu64 " records that failed were skipped, %" PRIu64 " replaced by others%s%s\n",
+                skipped, replaced, o->quarantine ? "; listed in " : "",
                 o->quarantine ? o->quarantine : " (--quarantine FILE lists them with reasons)");
     if (!o->quarantine_file)
         return 0;

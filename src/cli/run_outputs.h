@@ -18,13 +18,15 @@ struct cli_outputs {
 
 #define CLI_OUTPUT_OPTIONS(o) \
     {"digest", CLI_FLAG, &(o)->digest, NULL, \
-     "print a hash of the delivered batches, and one that ignores their order"}, \
-        {"log", CLI_TEXT, &(o)->log, "FILE", "append a JSON line per batch to FILE"}, \
-        {"dump", CLI_TEXT, &(o)->dump, "DIR", "write each batch to DIR as an .npz file"}, \
+     "print two hashes of all delivered batches: digest, and set_digest, which does not depend on their " \
+     "order"}, \
+        {"log", CLI_TEXT, &(o)->log, "FILE", "append a JSON line about each batch to FILE"}, \
+        {"dump", CLI_TEXT, &(o)->dump, "DIR", \
+         "write each batch to DIR as an .npz file, which numpy.load reads"}, \
         {"save", CLI_TEXT, &(o)->save, "DIR", \
-         "write the images of the first batch to DIR as a contact sheet (PNG)"}, \
+         "write the images of the first batch to DIR, side by side in one PNG file"}, \
         {"quarantine", CLI_TEXT, &(o)->quarantine, "FILE", \
-         "list the records that were skipped or replaced in FILE, with reasons (JSON lines)"}
+         "write the records that failed and were skipped or replaced to FILE, with reasons (JSON lines)"}
 
 /* Opens the output files, so that an unwritable one is found before anything is computed. resumed: the run
  * continues from a state, so the list of quarantined records is appended to and not emptied. */

@@ -1,3 +1,4 @@
+/* `run --service`: takes the batches of a job from a service. Owns the trace. */
 #include "cli/run_remote.h"
 
 #include <inttypes.h>
@@ -35,8 +36,8 @@ int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct c
 {
     if (x->service)
         return cache_dir ? cw_error_set(err, CW_E_OPTION,
-                                        "--cache-dir %s can't be used with --service: only the workers of a "
-                                        "service have caches",
+                                        "--cache-dir %s can't be used with --service: the workers of the "
+                                        "service compute the elements, so give --cache-dir to them",
                                         cache_dir)
                          : 0;
     int r = remote_needs_service("sharding", x->sharding, "", err);
@@ -59,8 +60,8 @@ static int remote_sharding_off(const char *sharding, struct cw_error *err)
         is_fixed |= strcasecmp(sharding, fixed[i]) == 0;
     return cw_error_value(err, CW_E_OPTION, "sharding", sharding, "dynamic or off",
                           "--sharding %.40s: %sexpected dynamic or off", sharding,
-                          is_fixed ? "no fixed assignment of data to workers is needed, since the worker "
-                                     "that computes a batch does not change the batch; "
+                          is_fixed ? "no fixed assignment of data to workers is needed, because a batch is "
+                                     "the same whichever worker computes it; "
                                    : "");
 }
 
@@ -72,7 +73,7 @@ static int remote_job_name(const struct cli_remote *x, const struct cli_ranks *r
     if (!x->job && ranks->world_size > 1 && !own)
         return cw_error_set(err, CW_E_OPTION,
                             "--world-size %" PRIu64
-                            " needs --job NAME: the ranks of a job find each other by its name",
+                            " needs --job NAME: the ranks of a job find each other by the job's name",
                             ranks->world_size);
     if (!x->job)
         n = asprintf(ret, "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());
@@ -142,6 +143,7 @@ void cli_remote_report(const struct cw_local *local)
     }
     if (lost)
         fprintf(stderr,
-                "cachew: %" PRIu64 " range%s lost with workers, and left out (--guarantee at-most-once)\n",
+                "cachew: %" PRIu64
+                " range%s lost with workers, and their batches left out (--guarantee at-most-once)\n",
                 lost, lost == 1 ? " was" : "s were");
 }

@@ -26,32 +26,36 @@ struct cli_remote {
      CLI_TEXT, \
      &(x)->guarantee, \
      "G", \
-     "deliver batches exactly-once (default), or at-most-once: leave out those lost with a worker", \
+     "treat batches that are lost with a worker as follows: exactly-once (default): compute them again; " \
+     "at-most-once, with --service: leave them out", \
      .choices = cli_guarantees}, \
         {"sharding", CLI_TEXT, &(x)->sharding, "S", \
-         "with --service: dynamic (default): divide each epoch among the ranks; off: every rank gets all " \
-         "of it"}, \
+         "with --service, divide each epoch among the ranks (dynamic, the default), or give every rank the " \
+         "whole epoch (off)"}, \
         {"service", CLI_TEXT, &(x)->service, "HOST:PORT", \
-         "take the batches from the service whose dispatcher is at HOST:PORT"}, \
+         "take the batches from the service whose dispatcher is at HOST:PORT, instead of computing them in " \
+         "this process"}, \
         {"job", CLI_TEXT, &(x)->job, "NAME", \
-         "join the job NAME of the service; all ranks of a job give the same NAME"}, \
+         "join the job NAME of the service; all ranks of a job give the same NAME (default: a new job with " \
+         "one rank)"}, \
         {"credits", \
          CLI_COUNT, \
          &(x)->credits, \
          "N", \
-         "request up to N batches in advance (default: 2 to 64; fewer if batches are large)", \
+         "request up to N batches in advance (default: 2 to 64, the fewer the larger the batches)", \
          .min = 1, \
          .max = CW_MAX_CREDITS}, \
         {"transport", \
          CLI_TEXT, \
          &(x)->transport, \
          "T", \
-         "receive batches through shm (shared memory), unix or tcp (sockets), or auto (default): the " \
-         "fastest", \
+         "receive batches through shm (shared memory), unix (Unix sockets), tcp (TCP), or auto (default: " \
+         "the fastest that works)", \
          .choices = cli_transports}, \
         CLI_CONNECT_OPTIONS(&(x)->credentials), \
         {"trace", CLI_TEXT, &(x)->trace, "FILE", \
-         "write to FILE when batches were requested, received and delivered (Chrome trace format)"}
+         "with --service, write to FILE at what times batches were requested, received and delivered " \
+         "(Chrome trace format)"}
 extern const char *const cli_guarantees[], *const cli_transports[];
 
 /* CW_E_OPTION: an option was given that needs --service, or one (cache_dir) that can't be used with it. */

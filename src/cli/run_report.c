@@ -1,3 +1,5 @@
+/* Counts the batches that `run` receives, and prints the counts: as a progress line, and as the result in
+ * text or JSON. */
 #include "cli/run_report.h"
 
 #include <inttypes.h>

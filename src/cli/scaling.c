@@ -1,3 +1,5 @@
+/* The options of verbs with a scaling policy: objective and prices. The caller owns the struct cli_scaling.
+ */
 #include "cli/scaling.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Handles SIGINT and SIGTERM in a thread that waits for them, so that no work is done in signal handlers. The
+ * caller owns the struct cli_signal_watch. Verbs that run until a signal comes call these functions. */
 #include "cli/signals.h"
 
 void cli_signals_block(sigset_t *ret)

@@ -1,4 +1,5 @@
-/* cachew simulate: simulates jobs that a workload file models, under a scaling policy. */
+/* The verb `cachew simulate`: simulates the jobs that a workload file models under a scaling policy, and
+ * prints times, costs and decisions. The table of verbs calls it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ struct simulate {
     const char *policy, *plot;
     bool json;
     struct cw_workload w;
-    struct cw_policy chosen; /* the policy that `policy` names; unused if that is "oracle" */
+    struct cw_policy chosen; /* the policy named by the field `policy`; unused if `policy` is "oracle" */
     struct cw_sim_plan plans[CW_SIM_MAX_JOBS];
     struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
 };
@@ -32,8 +33,9 @@ static int simulate_load(const char *path, struct cw_workload *w, struct cw_erro
     return r;
 }
 
-/* Simulates the workload. Always computes the oracle's plans too, because the regret of a policy is its
- * distance from the oracle. */
+/* Simulates the workload under the policy. Before that, computes the oracle's plan for each job, whatever the
+ * policy: the oracle knows how fast each number of workers is, and chooses the best one. The regret of a
+ * policy is its distance from the oracle. */
 static int simulate_play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;
@@ -47,7 +49,8 @@ static int simulate_play(const char *path, struct simulate *s, struct cw_error *
                                .steps = &steps};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
-    if (r == CW_E_PIPELINE) /* the workload takes too many steps */
+    /* cw_sim_run gives CW_E_PIPELINE if the simulation of the workload takes too many steps */
+    if (r == CW_E_PIPELINE)
         cw_error_file(err, path);
     return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
 }
@@ -64,7 +67,7 @@ static void simulate_print(const struct simulate *s, const json_t *result)
            json_number_value(json_object_get(result, "oracle_cost")),
            100 * json_number_value(json_object_get(regret, "cost")));
     printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting",
-           100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
+           100 * json_number_value(json_object_get(result, "waiting")), "last change, s",
            json_number_value(json_object_get(result, "settled_at_s")));
     json_array_foreach(json_object_get(result, "decisions"), i, d)
     {
@@ -83,9 +86,12 @@ static int simulate_main(int argc, char **argv, struct cw_error *err)
     s->policy = "auto";
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
-         "simulate this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N or oracle"},
-        {"plot", CLI_TEXT, &s->plot, "FILE", "write an SVG picture to FILE: workers and waiting over time"},
-        {"json", CLI_FLAG, &s->json, NULL, "print one JSON object"},
+         "simulate this policy: auto (default, Cachew's own), cachew-atc22 (rule of the Cachew paper), "
+         "cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by CPU utilisation), "
+         "fixed:N (N workers) or oracle (the best plan for the workload)"},
+        {"plot", CLI_TEXT, &s->plot, "FILE",
+         "write an SVG picture to FILE: workers over time, and how long the training job waited"},
+        {"json", CLI_FLAG, &s->json, NULL, "print the result as one JSON object"},
         {0},
     };
     int r = cli_parse(&cli_verb_simulate, options, argc, argv, err);
@@ -113,7 +119,7 @@ const struct cli_verb cli_verb_simulate = {
     .arguments = "WORKLOAD ",
     .min_args = 1,
     .max_args = 1,
-    .summary = "simulate a modelled workload with a policy: workers, cache, time and cost",
+    .summary = "simulate how a scaling policy runs a workload: workers, cache, time and cost",
     .details = "WORKLOAD is a JSON file. docs/simulator.md describes its format.",
     .run = simulate_main,
 };

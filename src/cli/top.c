@@ -328,8 +328,8 @@ static int top_main(int argc, char **argv, struct cw_error *err)
 const struct cli_verb cli_verb_top = {
     .name = "top",
     .arguments = "",
-    .summary = "show the jobs and workers of a service with their rates, again and again",
-    .details = "On a terminal the table is updated in place; q or Ctrl-C ends. Otherwise the tables are "
-               "printed one after the other.",
+    .summary = "show the jobs and workers of a service with their rates, every few seconds",
+    .details = "On a terminal the table is updated in place, and q or Ctrl-C ends the command. Otherwise the "
+               "tables are printed one after the other.",
     .run = top_main,
 };

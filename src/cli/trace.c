@@ -34,7 +34,8 @@ static int trace_copy(const char *path, bool *first, struct cw_error *err)
         return cw_error_errno(err, CW_E_IO, e, "can't read %s", path);
     return ours ? 0
                 : cw_error_at_file(err, CW_E_OPTION, path, 0,
-                                   "%s is no trace file of cachew: expected a file that --trace wrote", path);
+                                   "%s is not a trace file of Cachew: expected a file that --trace wrote",
+                                   path);
 }
 
 static int trace_main(int argc, char **argv, struct cw_error *err)
@@ -54,6 +55,6 @@ const struct cli_verb cli_verb_trace = {
     .arguments = "FILE... ",
     .min_args = 1,
     .max_args = 1000000,
-    .summary = "merge the traces of several processes, to standard output",
+    .summary = "merge the trace files (--trace) of several processes, and print the result",
     .run = trace_main,
 };

@@ -222,7 +222,7 @@ static void up_print_ready(const struct up *u)
             u->scaling.policy ? "up to " : "", u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "",
             ca, u->address);
     if (u->http_address)
-        fprintf(stderr, "http://%s/ shows what the service does.\n", u->http_address);
+        fprintf(stderr, "The dashboard at http://%s/ shows what the service does.\n", u->http_address);
 }
 
 static void up_log_end(const struct up *u, size_t i, pid_t pid, int status)
@@ -233,7 +233,8 @@ static void up_log_end(const struct up *u, size_t i, pid_t pid, int status)
         cli_log(&u->log, true, "%s (pid %d) was ended by signal %d (%s)%s", what, (int)pid, WTERMSIG(status),
                 strsignal(WTERMSIG(status)), then);
     else
-        cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
+        cli_log(&u->log, true, "%s (pid %d) ended with exit code %d%s", what, (int)pid, WEXITSTATUS(status),
+                then);
 }
 
 /* Reaps children that ended, and sets their pid to 0. log: also log how they ended. */
@@ -269,7 +270,7 @@ static uint64_t up_restart(struct up *u)
         if (up_start(u, i, &err) < 0) {
             if (err.status == CW_E_INTERRUPTED)
                 return next;
-            cli_log(&u->log, true, "%s; another attempt follows", err.message);
+            cli_log(&u->log, true, "%s; the next attempt to start it follows", err.message);
             next = 100;
         }
     }
@@ -286,7 +287,7 @@ static uint64_t up_watch_provisioner(struct up *u)
     if (pid && cli_pool_watch_missing(&u->watch)) {
         cli_log(&u->log, true,
                 "the provisioner (pid %d) sent nothing to the dispatcher for %" PRIu64
-                " s; it is killed, and its workers end",
+                " s; the provisioner is killed, and its workers end with it",
                 (int)pid, cli_pool_watch_missing_s());
         cli_pool_watch_restart(&u->watch);
         kill(pid, SIGKILL);
@@ -396,7 +397,7 @@ static int up_check_scaling(struct up *u, struct cw_error *err)
     if (strchr(u->scaling.policy, ':') && u->scaling.found.parameter > (double)u->n_workers)
         return cw_error_set(err, CW_E_OPTION,
                             "--policy %s is more than --workers %" PRIu64
-                            ": expected N to be at most --workers",
+                            ": expected N of fixed:N to be at most --workers",
                             u->scaling.policy, u->n_workers);
     return 0;
 }
@@ -411,16 +412,18 @@ static int up_main(int argc, char **argv, struct cw_error *err)
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
     bool workers_given = false;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share the CPUs (default 1)", .min = 1,
-         .max = MAX_WORKERS, .given = &workers_given},
+        {"workers", CLI_COUNT, &u.n_workers, "N",
+         "run N workers, which share this machine's CPUs (default 1)", .min = 1, .max = MAX_WORKERS,
+         .given = &workers_given},
         {"autoscale", CLI_FLAG, &u.autoscale, NULL,
-         "run as many workers as jobs need, from --min-workers to --workers (whose default is then one "
-         "for each CPU)"},
+         "run as many workers as the jobs need, from --min-workers to --workers (then by default one for "
+         "each CPU)"},
         {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: keep at least N workers (default 1)",
          .max = MAX_WORKERS, .needs = "autoscale"},
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
-         "with --autoscale: decide by this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa "
-         "or fixed:N",
+         "with --autoscale: decide the number of workers by this policy: auto (default, Cachew's own), "
+         "cachew-atc22 (rule of the Cachew paper), cachew-atc22-code (that rule with the thresholds of the "
+         "paper's code), hpa (by CPU utilisation) or fixed:N (N workers)",
          .needs = "autoscale"},
         CLI_SCALING_OPTIONS(&u.scaling, "autoscale"),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
@@ -429,28 +432,30 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
          "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
-         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 at this address; workers serve "
-         "theirs at free ports"},
+         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 over HTTP at this address; each "
+         "worker serves its own pages at a free port"},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR",
-         "keep the dispatcher's journal in DIR (default: no journal: a restart forgets all jobs)"},
+         "keep the dispatcher's journal (jobs and their progress) in DIR (default: no journal, so a restart "
+         "forgets all jobs)"},
         {"threads", CLI_COUNT, &u.threads, "N",
          "run N compute threads in all workers together (default: one for each CPU that this process may "
          "use)",
          .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &u.memory, "BYTES",
-         "use at most BYTES of memory in all workers together (default: half of the memory)"},
+         "use at most BYTES of memory in all workers together (default: half of the cgroup's or machine's "
+         "memory)"},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
-         "let pipelines read only files below DIR; may be repeated (default: all files)"},
-        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions"},
+         "let pipelines read only files below DIR; may be given several times (default: all files)"},
+        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines that have Python functions"},
         {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL,
-         "end, as after SIGTERM, when stdin is closed: so it ends with its parent process"},
+         "end as after SIGTERM when standard input is closed, for example because the parent process ended"},
         {"no-restart", CLI_FLAG, &u.no_restart, NULL,
          "do not restart a dispatcher, worker or provisioner that dies"},
         {"drain-timeout", CLI_SECONDS, &u.drain_s, "S",
-         "at the end, wait at most S seconds for running work to finish (default 30)"},
+         "at SIGTERM or Ctrl-C, wait at most S seconds for running work to finish (default 30)"},
         CLI_INDEX_DIR_OPTION(&u.index_dir),
         {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR",
-         "cache elements in DIR, at the operators autocache and cache of pipelines"},
+         "cache computed elements in DIR, for pipelines with an operator autocache or cache"},
         CLI_CACHE_BYTES_OPTION(&u.cache_bytes, ""),
         CLI_LISTEN_OPTIONS(&u.credentials),
         CLI_LOG_OPTION(&u.log),
@@ -460,7 +465,7 @@ static int up_main(int argc, char **argv, struct cw_error *err)
     int r = cli_parse(&cli_verb_up, options, argc, argv, err);
     if (r == 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
         r = cw_error_set(err, CW_E_OPTION,
-                         "--data-root and --plugin are given %zu times: expected at most %d times in all",
+                         "--data-root and --plugin are given %zu times together: expected at most %d times",
                          u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
     if (u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);

@@ -58,7 +58,8 @@ static int worker_wait_registered(struct cw_worker *w, const struct worker_run *
             return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses this worker: %s",
                                 x->o.dispatcher, s.why);
         if (cw_now_ns() >= until)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within %g s%s%s",
+            return cw_error_set(err, CW_E_SERVICE,
+                                "the dispatcher at %s did not register this worker within %g s%s%s",
                                 x->o.dispatcher, (double)ready_ns / 1e9, *s.why ? ": " : "", s.why);
         int got = sigtimedwait(signals, NULL, &wait);
         if (got == SIGINT || got == SIGTERM) {
@@ -106,7 +107,8 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
         worker_print_ready(w);
         while (sigwait(signals, &s) != 0)
             ;
-        cli_log(&x->log, false, "%s: finishing its current work", cli_signal_name(s));
+        cli_log(&x->log, false, "%s: this worker finishes its current work, then it ends",
+                cli_signal_name(s));
         worker_drain(w, x, signals);
     }
     cw_worker_stop(w);
@@ -116,46 +118,50 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
 static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     const struct cli_option options[] = {
-        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "work for the dispatcher at HOST:PORT",
-         .required = "HOST:PORT of a dispatcher"},
+        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT",
+         "work for the dispatcher at HOST:PORT (required)", .required = "HOST:PORT of a dispatcher"},
         {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT",
          "listen for clients over TCP at this address (default 127.0.0.1:0; port 0: any free one)"},
         {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT",
-         "tell clients to connect to this address instead of that of --listen; may be repeated"},
+         "tell clients to connect to this address instead of that of --listen; may be given several times"},
         {"unix-socket", CLI_TEXT, &x->o.unix_path, "PATH",
          "listen for clients on this host at this Unix socket (default: in a private temporary directory)"},
         {"http", CLI_TEXT, &x->o.http, "HOST:PORT",
-         "serve /metrics, /healthz, /readyz, /api/v1/status and /api/v1/tuning at this address (port 0: any "
-         "free "
-         "one)"},
-        {"name", CLI_TEXT, &x->o.name, "NAME", "show NAME in logs and lists (default: HOST:PROCESS-ID)"},
+         "serve /metrics, /healthz, /readyz, /api/v1/status and /api/v1/tuning over HTTP at this address "
+         "(port 0: any free one)"},
+        {"name", CLI_TEXT, &x->o.name, "NAME",
+         "show NAME for this worker in logs and lists (default: HOST:PROCESS-ID)"},
         {"pool", CLI_TEXT, &x->o.pool, "NAME",
-         "belong to the pool NAME of a provisioner, which starts and ends this worker (default: none)"},
+         "belong to the pool NAME of a provisioner, which starts and ends this worker (default: no pool)"},
         {"threads", CLI_SMALL, &x->o.threads, "N",
          "run N compute threads for each pipeline (default: one for each CPU that this process may use)",
          .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &x->o.memory, "BYTES",
-         "use at most BYTES of memory for batches and their computation (default: half of the memory)"},
+         "use at most BYTES of memory for batches and their computation (default: half of the cgroup's or "
+         "machine's memory)"},
         {"max-streams", CLI_SMALL, &x->o.max_streams, "N",
-         "run at most N pipelines at a time, for all jobs together; further ones wait (default 64)", .min = 1,
-         .max = 10000},
+         "run at most N pipelines at a time, for all jobs together; further pipelines wait (default 64)",
+         .min = 1, .max = 10000},
         {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
-         "let pipelines read only files below DIR; may be repeated (default: all files)"},
+         "let pipelines read only files below DIR; may be given several times (default: all files)"},
         {"allow-python", CLI_FLAG, &x->o.allow_python, NULL,
-         "run the Python functions of pipelines: code of their authors, with the rights of this process"},
+         "run Python functions of pipelines, which is code of the pipelines' authors, with the rights of "
+         "this process"},
         CLI_INDEX_DIR_OPTION(&x->o.index_dir),
         {"cache-dir", CLI_TEXT, &x->o.cache_dir, "DIR",
-         "cache elements in DIR, at the operators autocache and cache of pipelines; workers may share DIR"},
+         "cache computed elements in DIR, for pipelines with an operator autocache or cache; workers may "
+         "share DIR"},
         CLI_CACHE_BYTES_OPTION(&x->o.cache_bytes, ""),
         {"drain-timeout", CLI_SECONDS, &x->drain_s, "S",
-         "at SIGTERM, wait at most S seconds for running work (default 20; a second signal ends it at once)"},
+         "at SIGTERM, finish running work for at most S seconds (default 20); a second signal ends the "
+         "worker at once"},
         {"insecure", CLI_FLAG, &x->insecure, NULL,
-         "listen at addresses that are not loopback, even without TLS and token"},
+         "allow --listen and --http at addresses that other hosts can reach, even without TLS and token"},
         CLI_LISTEN_OPTIONS(&x->credentials),
         CLI_LOG_OPTION(&x->log),
         {"trace", CLI_TEXT, &x->trace, "FILE",
-         "write a trace to FILE: when ranges were leased and computed, and batches requested and sent "
-         "(Chrome trace format)"},
+         "write to FILE at what times ranges of the data were leased to this worker and computed, and "
+         "batches requested and sent (Chrome trace format)"},
         CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };
@@ -240,6 +246,6 @@ static int worker_main(int argc, char **argv, struct cw_error *err)
 const struct cli_verb cli_verb_worker = {
     .name = "worker",
     .arguments = "",
-    .summary = "run a worker of a service",
+    .summary = "run a worker of a service, which computes batches",
     .run = worker_main,
 };

@@ -78,7 +78,7 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
     if ((unsigned)type->dtype >= CW_N_DTYPES)
         return arrays_bad(err, name, "a known dtype");
     if (type->ndim < 0 || type->ndim > (type->dtype == CW_BYTES ? 0 : CW_MAX_NDIM))
-        return arrays_bad(err, name, "elements of at most 6 dimensions, and of no dimensions for bytes");
+        return arrays_bad(err, name, "elements of at most 6 dimensions; elements of dtype bytes have none");
     for (int k = 0; k < type->ndim; k++)
         if (type->dims[k] < 1 && !(k == 0 && type->dims[k] == CW_VARIES))
             return arrays_bad(err, name, "dimensions of at least 1");
@@ -145,11 +145,11 @@ static int arrays_check_piece(const struct cw_array_column *c, const struct cw_a
     } else if (p->offsets) {
         uint64_t last = arrays_offset_at(p, 0);
         if (last < p->base)
-            return arrays_bad(err, c->name, "offsets that ascend");
+            return arrays_bad(err, c->name, "offsets in ascending order");
         for (uint64_t i = 1; i <= n; i++) {
             uint64_t next = arrays_offset_at(p, i);
             if (next < last || next > INT64_MAX)
-                return arrays_bad(err, c->name, "offsets that ascend");
+                return arrays_bad(err, c->name, "offsets in ascending order");
             last = next;
         }
         if (__builtin_mul_overflow(last - arrays_offset_at(p, 0), (uint64_t)c->item, &size) ||
@@ -271,10 +271,11 @@ int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, stru
         struct cw_hash128 now;
         r = arrays_hash_next(&x, a, &a->columns[i], look, &now, err);
         if (r == 0 && (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi))
-            r = cw_error_set(err, CW_E_DATA,
-                             "the array \"%.60s\" was written to after the data set was made: a cache would "
-                             "return elements of the old content; make the data set again",
-                             a->columns[i].name);
+            r = cw_error_set(
+                err, CW_E_DATA,
+                "the program has changed the array \"%.60s\" since it made the data set from it: a cache "
+                "would return elements of the old content; make a new data set from the array",
+                a->columns[i].name);
     }
     return r;
 }
@@ -285,7 +286,7 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
 {
     int r = 0;
     if (a->n_columns == 0)
-        return cw_error_set(err, CW_E_OPTION, "there is no array: expected at least one");
+        return cw_error_set(err, CW_E_OPTION, "the data set has no array: expected at least one array");
     a->n_elements = a->first[a->n_pieces];
     a->total_bytes = 0;
     for (size_t i = 0; r == 0 && i < a->n_columns; i++)

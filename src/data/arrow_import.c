@@ -340,8 +340,10 @@ static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, st
                       struct cw_arrays **a, struct cw_error *err)
 {
     if (!schema->format || strcmp(schema->format, "+s") != 0)
-        return cw_error_set(err, CW_E_DATA, "the Arrow stream gives %s, expected structs (record batches)",
-                            schema->format ? cw_arrow_format_name(schema->format) : "nothing");
+        return cw_error_set(
+            err, CW_E_DATA,
+            "the elements of the Arrow stream are of type %s: expected structs (record batches)",
+            schema->format ? cw_arrow_format_name(schema->format) : "nothing");
     int r = arrow_read_batches(s, m, schema->n_children, err);
     if (r < 0)
         return r;

@@ -53,9 +53,9 @@ const char *cw_arrow_format_name(const char *format)
         {"+u", "a union"},
         {"+r", "run-end encoded"},
         {"+v", "a list view"},
-        {"+l", "a list of other than numbers"},
-        {"+L", "a list of other than numbers"},
-        {"+w", "a fixed-size list of other than numbers"},
+        {"+l", "a list whose items are not numbers"},
+        {"+L", "a list whose items are not numbers"},
+        {"+w", "a fixed-size list whose items are not numbers"},
         {"u", "strings"},
         {"U", "strings"},
         {"vu", "strings"},
@@ -73,10 +73,10 @@ const char *cw_arrow_format_name(const char *format)
 static int arrow_unsupported(const struct ArrowSchema *top, const struct ArrowSchema *what,
                              struct cw_error *err)
 {
-    return cw_arrow_bad(
-        err, top->name,
-        "is or holds %s (Arrow format \"%.40s\"), which is not supported: select other columns, or cast it",
-        cw_arrow_format_name(what->format), what->format);
+    return cw_arrow_bad(err, top->name,
+                        "is or holds %s (Arrow format \"%.40s\"), which is not supported: select other "
+                        "columns, or cast this one",
+                        cw_arrow_format_name(what->format), what->format);
 }
 
 static bool arrow_is_binary(const char *format)

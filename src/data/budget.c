@@ -22,9 +22,10 @@ int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct c
         if (bytes > limit || used > limit - bytes) {
             atomic_store_explicit(&b->wanted, bytes > SIZE_MAX - used ? SIZE_MAX : used + bytes,
                                   memory_order_relaxed);
-            return cw_error_set(err, CW_E_BUDGET,
-                                "%s needs %zu bytes, but of the memory budget of %zu bytes %zu are in use",
-                                what, bytes, limit, used);
+            return cw_error_set(
+                err, CW_E_BUDGET,
+                "%s needs %zu bytes, but of the memory budget (%zu bytes) %zu bytes are in use already", what,
+                bytes, limit, used);
         }
     } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));

@@ -163,8 +163,8 @@ static int slab_region_new(struct cw_slab_pool *p, size_t size, struct cw_error 
     if (r < 0) {
         free(region);
         return cw_error_errno(err, CW_E_MEMORY, -r,
-                              "can't map %zu bytes of memory for batches, nor a region of %zu bytes with "
-                              "room for more (ulimit -v limits the address space)",
+                              "the system refuses to map %zu bytes of memory for batches, and also a larger "
+                              "region of %zu bytes: is the address space limited (ulimit -v)?",
                               size, sizes[1]);
     }
     if (first && !p->why_private.status)

@@ -262,7 +262,9 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n,
     if (r == 0) {
         cw_index_seal(base, size, CW_INDEX_FILES);
         if (cw_file_index_attach(base, size, ret) < 0)
-            r = cw_error_set(err, CW_E_BUG, "the index that was built is inconsistent");
+            r = cw_error_set(
+                err, CW_E_BUG,
+                "the index that was built is inconsistent; this is a defect of Cachew, please report it");
     }
     if (r < 0) {
         free(base);

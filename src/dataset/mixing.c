@@ -37,7 +37,7 @@ static void mixing_describe(struct cw_mixing *m, bool batched)
     char why[300], batch[48];
     snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "because by=\"chunk\" is set", name);
     snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
-             batched ? "comes" : "elements in a row come");
+             batched ? "comes" : "consecutive elements come");
     snprintf(m->says, sizeof(m->says),
              "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64
              " chunks of %.0f records (shuffled by record: from %.0f); %s",

@@ -1,6 +1,7 @@
 /*
- * Makes the index segment of a file in one pass over its stream, plain or decompressed. In the pass, the
- * format's walk finds the records, and restart points are collected. Owns nothing after the call; any thread.
+ * Makes the index segment of a data file in one pass over its stream, plain or decompressed. In the pass, the
+ * format's walk finds the records, and restart points are collected. The caller owns the segment. The index
+ * builder calls it; any thread.
  */
 #include <string.h>
 
@@ -11,13 +12,16 @@
 #include "dataset/segment.h"
 #include "storage/file.h"
 
-/* Restart points are at least this many bytes of the stream apart. Otherwise, with small chunks (of tiny
- * records), the windows of the restart points could be larger than the data. */
+/* A record that begins a chunk gets a restart point only if it begins at least this many bytes of the stream
+ * after the last restart point. A restart point takes a window of 32 KiB; with small chunks (of tiny
+ * records), the windows could be larger than the data. */
 #define RESTART_SPACING ((uint64_t)512 << 10)
 #define BUFFER_BYTES ((size_t)256 << 10)
 
-struct restarts {              /* the restart points so far */
-    struct cw_restart *points; /* their `window` is an offset in `windows` */
+struct restarts { /* the restart points so far */
+    /* their `window` is an offset in `windows`, until build_assemble adds the offset of `windows` in the
+     * segment */
+    struct cw_restart *points;
     uint8_t *windows;
     size_t n, capacity, windows_size, windows_capacity;
 };
@@ -38,9 +42,9 @@ struct building {
     struct restarts restarts;
     size_t n_seen;                       /* records of the walk's list that were assigned to chunks */
     uint64_t chunk_bytes, chunk_records; /* size of the last chunk, to which records may still be added */
-    /* before: the last place before the record that is being read; latest: the last place of all. Both are
-     * needed because a record is known to begin a chunk only after it was read. Its restart point must lie
-     * before it; a place inside it can serve only later records. */
+    /* before: the last place before the record that is being read; latest: the last place of all. When a
+     * record turns out to begin a chunk, it has been read, and `latest` may lie inside it. Its restart point
+     * must lie before it, so it is made of `before`. */
     struct place *before, *latest;
     struct place places[2];
     uint8_t buffer[BUFFER_BYTES];
@@ -68,8 +72,8 @@ static void build_promote_place(struct building *b)
     old->there = false;
 }
 
-/* Adds a record to its chunk. If the record begins a chunk, the last place before it becomes a restart point,
- * unless the previous restart point is near enough. */
+/* Adds a record to its chunk. If the record begins a chunk, makes a restart point of the last place before
+ * it, unless the last restart point is less than RESTART_SPACING before the record. */
 static int build_see_record(struct building *b, uint64_t offset, uint64_t length, struct cw_error *err)
 {
     uint64_t last = b->restarts.n ? b->restarts.points[b->restarts.n - 1].out : 0;
@@ -141,9 +145,9 @@ static int build_inflate_file(struct building *b, const struct cw_segment_input 
 }
 
 /* Chooses the requested codec, or finds the codec from the file's first bytes. A plain TFRecord file may
- * begin like a gzip file (with the low bytes of a length), so a header whose CRC is right decides. A text or
- * a tar does not begin like a gzip file. But a text may begin like a zlib file ("x" and another letter), so
- * zlib is not detected in these formats. */
+ * begin like a gzip file (with the low bytes of a length), so a TFRecord file is plain if it begins with a
+ * header whose CRC is right. A text or a tar does not begin like a gzip file. But a text may begin like a
+ * zlib file ("x" and another letter), so zlib is not detected in these formats. */
 static int build_choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
                               struct cw_error *err)
 {
@@ -226,7 +230,10 @@ static int build_assemble(struct building *b, const struct cw_segment_input *in,
     cw_index_seal(base, size, cw_index_kind_of(in->format));
     if (cw_segment_attach(base, size, ret) < 0) {
         free(base);
-        return cw_error_set(err, CW_E_BUG, "%s: the index that was built is inconsistent", in->path);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "%s: the index that was built is inconsistent; this is a defect of Cachew, please report it",
+            in->path);
     }
     return 0;
 }

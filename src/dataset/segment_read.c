@@ -12,7 +12,8 @@
 static int segment_changed(const struct cw_file *file, struct cw_error *err)
 {
     cw_error_file(err, cw_file_path(file));
-    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its data end too early",
+    return cw_error_set(err, CW_E_DATA,
+                        "%s: changed since it was indexed: its data end earlier than the index says",
                         cw_file_path(file));
 }
 

@@ -1,7 +1,12 @@
 /*
- * The tree that index operators make: a node maps its positions to positions of its children, and the leaves
- * are sources. Each operator of src/ops/sequence gives its functions in a struct cw_seq_ops; sequence.c
- * builds the tree. The tree is immutable once built; any thread may read it.
+ * The tree of index operators (concat, shuffle, repeat, take, ...), which maps positions of an epoch to
+ * records of the sources. A node maps its positions to positions of its children; the leaves are sources.
+ * Each operator of src/ops/sequence defines its functions in a struct cw_seq_ops, and sequence.c builds the
+ * tree. Once built, a tree is immutable and any thread may read it.
+ *
+ * Terms: a chunk is a run of consecutive positions that a shuffle by chunk moves as a whole. A window is a
+ * run of positions that a shuffle permutes at a time. A pass is one repetition of a `repeat`; passes of
+ * nested repeats are combined into one number (struct cw_ref).
  */
 #pragma once
 #include "dataset/sequence.h"
@@ -12,8 +17,9 @@ struct cw_shuffle; /* dataset/orders.h */
 /* A call of cw_seq_lookup: positions in any order, all looked up at once. */
 struct cw_lookup {
     struct cw_epoch *epoch;
-    struct cw_ref *refs; /* at first a position and its pass (cw_ref_at), in the end the record */
-    /* memory for sorting: one number for each of refs; mask + 1 numbers */
+    /* before the lookup, each holds a position and its pass (cw_ref_at); after it, a record */
+    struct cw_ref *refs;
+    /* memory for sorting: `sorted` has one number for each of refs, `counts` has mask + 1 */
     uint32_t *sorted, *counts;
     uint64_t mask;
     struct cw_error *err;
@@ -21,14 +27,16 @@ struct cw_lookup {
 
 /* A list of chunks of unequal size. */
 struct cw_chunks {
-    uint64_t *ends;        /* the position after each chunk; owned */
-    uint64_t n, capacity;  /* number of chunks; room */
-    uint64_t positions;    /* of all chunks together */
-    bool failed, too_many; /* failed: with too_many, more than CW_CHUNKS_MAX chunks; else out of memory */
+    uint64_t *ends;       /* the position after each chunk; owned */
+    uint64_t n, capacity; /* number of chunks; room */
+    uint64_t positions;   /* of all chunks together */
+    /* failed: the list is incomplete, because it has more than CW_CHUNKS_MAX chunks (too_many) or memory ran
+     * out */
+    bool failed, too_many;
 };
 
-/* Limit of the number of chunks in a list, which takes 8 bytes for each. Without the limit, a shuffle after a
- * repeat of many passes over a few records could take all memory. */
+/* Limit of the number of chunks in a list, which takes 8 bytes per chunk. A shuffle by chunk after a `repeat`
+ * of many passes over a few records would otherwise list chunks until memory runs out. */
 #define CW_CHUNKS_MAX (UINT64_C(1) << 26)
 
 struct cw_seq_ops {
@@ -50,12 +58,15 @@ struct cw_seq {
     uint64_t n; /* number of positions, or CW_ENDLESS */
     struct cw_seq **children;
     size_t n_children;
-    bool joins;    /* the children follow each other; false: there is one child, whose positions are mapped */
+    /* the positions of the children follow each other; false: the node has one child, and maps positions to
+     * those of the child */
+    bool joins;
     bool shuffled; /* this node or a node below it is a shuffle */
-    /* product of the counts of the finite repeats from this node down: below 2^32, so that cw_ref.pass holds
-     * it */
+    /* product of the numbers of passes of the finite repeats from this node down. Below 2^32, so that the 32
+     * bits of cw_ref.pass hold the combined pass of a record. */
     uint64_t passes;
-    /* positions of each of its chunks (the last may have fewer); 0: the chunks differ in size */
+    /* number of positions in each chunk of this node (the last chunk may have fewer); 0: the chunks differ in
+     * size */
     uint64_t chunk;
     const struct cw_source *source; /* of a leaf, else NULL */
     unsigned leaf;                  /* of a leaf: the number of its program */
@@ -68,8 +79,8 @@ struct cw_seq_build {
     struct cw_sequence *sequence; /* as built so far */
     const struct cw_source_env *env;
     unsigned leaf; /* number of the next source */
-    /* the one program of all sources, inside an operator that reads its inputs side by side (zip); NULL: each
-     * source has its own program */
+    /* inside an operator that reads its inputs side by side (zip): the program that all sources share; NULL:
+     * each source has its own program */
     const struct cw_program *program;
     struct cw_error *err;
 };
@@ -82,19 +93,19 @@ struct cw_seq *cw_seq_new(struct cw_seq_build *b, const struct cw_seq_ops *ops, 
  * in *at. NULL: out of memory, and the error is set. */
 struct cw_seq *cw_seq_wrap(struct cw_seq_build *b, const struct cw_seq_ops *ops, size_t size,
                            struct cw_seq **at);
-/* Builds the tree of a chain of operators. The caller frees *ret, with the tree that contains it, also after
- * an error. */
+/* Builds the tree of a chain of operators, and stores its root in *ret, also after an error (NULL, or an
+ * incomplete tree). The caller puts *ret into the sequence's tree, with which it is freed. */
 int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain,
                        struct cw_seq **ret) _must_check_;
-/* Builds a separate sequence of the inputs of an operator that reads them side by side (zip): its source k is
- * the source of input k, and child k of its root is the tree of input k. */
+/* Builds a separate sequence for the inputs of an operator that reads them side by side (zip). Each input has
+ * one source: source k of the sequence is that of input k, and child k of its root is the tree of input k. */
 int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node,
                        struct cw_sequence **ret) _must_check_;
-/* Returns a leaf with a source, which the sequence owns from now on, also after an error. NULL: out of
+/* Returns a leaf for the source. b->sequence owns the source from now on, also after an error. NULL: out of
  * memory, and the error is set. */
 struct cw_seq *cw_seq_new_leaf(struct cw_seq_build *b, struct cw_source *source);
-/* Appends to c the chunks of a list that covers positions 0 .. n-1, cut to the range [from, to). uniform:
- * positions of each chunk (the last may have fewer); 0: the chunks end at ends[0] .. ends[n_chunks - 1]. */
+/* Appends to c the chunks of positions 0 .. n-1, cut to the range [from, to). uniform: number of positions in
+ * each chunk (the last chunk may have fewer); 0: chunk i ends at ends[i], for i < n_chunks. */
 void cw_chunks_add(struct cw_chunks *c, uint64_t uniform, const uint64_t *ends, uint64_t n_chunks, uint64_t n,
                    uint64_t from, uint64_t to);
 
@@ -107,15 +118,20 @@ static inline int cw_seq_refs(struct cw_epoch *e, const struct cw_seq *s, uint64
 }
 
 /* Replaces n positions of s (n < 2^32, in any order) by their records, in place. Before the call, each ref
- * holds a position and a pass of the repeats above s, as cw_ref_at stores them. The time depends on n and on
- * the windows of shuffles that the positions lie in; the order of each window is made at most once. */
+ * holds a position, and a pass of the repeats above s, as cw_ref_at stores them. The time depends on n and on
+ * the windows of shuffles that the positions lie in. A call computes the order of each window at most once.
+ */
 int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
                   struct cw_error *err) _must_check_;
 
-/* Like cw_seq_lookup, but for callers that are not nodes of the tree; s is a node of the epoch's sequence. */
+/* Like cw_seq_lookup, but for callers that are not inside a lookup of the epoch's tree (zip calls it for its
+ * inputs). s is a node of the epoch's sequence. */
 int cw_epoch_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
                     struct cw_error *err) _must_check_;
 
+/* A ref that holds a position has a pass of 64 bits: the low half is in `pass`, the high half in `leaf`,
+ * which is not used before the record is found. cw_ref_pass returns the pass; cw_ref_at returns such a ref.
+ */
 static inline uint64_t cw_ref_pass(const struct cw_ref *r)
 {
     return (uint64_t)r->leaf << 32 | r->pass;

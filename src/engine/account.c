@@ -1,3 +1,4 @@
+/* Sums of what all threads counted (profile.h), updated with the runner's mutex held after each block. */
 #include "engine/account.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Assemblies: batches under construction. Rows get their slots in order; any thread then writes their
+ * contents, in any order. A batch is complete when it is closed and every row that has a slot is done. */
 #include "engine/assembly.h"
 
 #include <stdio.h>
@@ -38,7 +40,7 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
             cw_layout_deinit(l);
             return cw_error_set(
                 err, CW_E_PIPELINE,
-                "a batch of %llu values of type %s (component \"%s\") is too large for any memory",
+                "a batch of %llu values of type %s (component \"%s\") is larger than any memory can be",
                 (unsigned long long)c->batch_size, cw_type_print(t, text), c->outputs[k].name);
         }
         l->offset[k] = l->slab_bytes;
@@ -98,7 +100,7 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
 /* The error of a batch when there is no memory to keep its error. Never written. */
 static struct cw_error no_memory = {
     .status = CW_E_MEMORY,
-    .message = "out of memory: the system gave none for the reason why a record failed"};
+    .message = "out of memory: a record failed, and the system gave no memory for the reason"};
 
 struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list)
 {

@@ -1,3 +1,5 @@
+/* Runs operators on whole batches (map_batches) when a batch is complete: in the calling thread
+ * (cw_batch_apply), or each call on a thread of its own (cw_batch_call_*), which belongs to the assembly. */
 #include "engine/batch_ops.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,5 @@
+/* A block: consecutive rows of a piece that one thread computes together. It owns its execution, its slots,
+ * and what was decided about its rows at the points that it passed. */
 #include "engine/block.h"
 
 #include <string.h>
@@ -118,10 +120,8 @@ static int block_check_shape(const struct cw_runner *r, struct block *b, struct 
     if (before && before != b->exec.shape)
         return cw_error_set(
             err, CW_E_DATA,
-            "flat_map: its function was called again for the same records, because memory was short, and "
-            "gave "
-            "other elements: expected the same elements; make the function deterministic, or allow more "
-            "memory");
+            "flat_map: because memory was short, its function was called again for the same records, and it "
+            "returned other elements than before: make the function deterministic, or allow more memory");
     return 0;
 }
 

@@ -1,3 +1,6 @@
+/* Chooses how many rows a block has: a block should take about half a millisecond (8 ms with Python
+ * functions), and its columns should fit in a core's cache. The runner's mutex is held, except in
+ * cw_block_sizes_new. */
 #include "engine/block_size.h"
 
 #include "base/thread.h"
@@ -84,14 +87,13 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
                  {"row_bytes", (double)block_row_bytes(r->sequence, leaf)}},
         .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
-        .why = time > rows->most
-                   ? "a block has at most 4096 rows and 256 KiB of columns (4 MiB with Python functions)"
-               : rows->aim_ns == CALL_NS ? "this many rows take about 8 ms: long compared with a call of a "
-                                           "host process, short compared with "
-                                           "a batch"
-                                         : "this many rows take about 0.5 ms: long compared with scheduling "
-                                           "a block, short compared with a "
-                                           "batch",
+        .why = time > rows->most ? "at most 4096 elements are computed together, and at most 256 KiB of data "
+                                   "(4 MiB with Python functions)"
+               : rows->aim_ns == CALL_NS
+                   ? "computing this number of elements takes about 8 ms: long compared with the overhead of "
+                     "calling Python, short compared with a batch"
+                   : "computing this number of elements takes about 0.5 ms: long compared with the overhead "
+                     "of scheduling, short compared with a batch",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -1,3 +1,6 @@
+/* Cache statistics: measures how long elements take with each cache variant (without a cache point, or with a
+ * certain one), and chooses the variant of each block. The runner owns the statistics; its mutex guards them.
+ */
 #include "engine/cache_stats.h"
 
 #include <jansson.h>

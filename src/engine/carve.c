@@ -1,3 +1,5 @@
+/* Cuts ranges into pieces and pieces into blocks. In counted pipelines it also gives blocks their batches and
+ * slots. The compute threads call it, with the runner's mutex held. */
 #include "engine/carve.h"
 
 #include "engine/internal.h"
@@ -98,8 +100,9 @@ void cw_carve_record(struct cw_runner *r)
         .chosen = computing + (r->reads.cold ? READ_DEPTH : 0),
         .why =
             r->reads.cold
-                ? "files are not in memory, and storage is fastest with many reads in flight"
-                : "four blocks of elements for each thread: while one is computed, the next ones are ready",
+                ? "the files are not in memory, and storage is fastest when many reads run at the same time"
+                : "four blocks of elements for each thread, so that the next ones are ready while one is "
+                  "computed",
     };
     cw_tuned_add(&r->tuned, &t);
 }
@@ -152,7 +155,9 @@ static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assemb
     if (status != CW_E_BUDGET || (!r->memory.low_rows && cw_low_memory_begin(r)))
         return status == CW_E_BUDGET ? 1 : status;
     const struct cw_place at = cw_range_place(s, s->entry.position);
-    return cw_memory_lacks(r, &at, "a batch does not fit beside the plan of its range", err);
+    return cw_memory_lacks(
+        r, &at, "a batch and the list of the records to read next do not fit in the memory budget together",
+        err);
 }
 
 /* Gives a block of a counted pipeline its slots, which follow from its position. Where a range begins or ends

@@ -1,4 +1,9 @@
-/* The compute threads: choose what runs next, run blocks and plans, and handle those that get no memory. */
+/* The compute threads of a runner: choose what runs next, run blocks and plans, and handle those that get no
+ * memory. Terms: a block is a number of consecutive elements that are computed together. A point is a place
+ * in the pipeline that the blocks of a range pass in order. A piece is a number of positions that are planned
+ * at a time; its plan says which records they need. Carving takes the next block from a piece. A block or
+ * plan that got no memory is starved. All functions hold r->sched.mutex unless they say otherwise; the runner
+ * calls cw_compute_start and cw_compute_stop. */
 #include "engine/compute.h"
 
 #include "base/cost_clock.h"
@@ -42,13 +47,14 @@ static int batch_finish(struct cw_runner *r, struct compute_thread *t, struct cw
                           &r->memory.slabs, err);
 }
 
-/* Finishes the batches that a block completed. The mutex is released meanwhile, because bytes of varying size
- * need memory and work. */
+/* Finishes the batches that a block completed. The mutex is released while a batch is finished, because that
+ * may take long. */
 static void block_finish_batches(struct cw_runner *r, struct compute_thread *t, struct block *b)
 {
     bool any = false;
     for (unsigned i = 0; i < b->n_segments; i++) {
-        /* mark all of them first: a batch that is not marked may be gone once the mutex was released */
+        /* mark all of them before the mutex is released: the consumer may take a batch that is not marked
+         * meanwhile */
         struct cw_assembly *a = b->segments[i].assembly;
         bool complete = cw_assembly_complete(a);
         b->segments[i].completed = complete && !a->error && !a->finishing && !a->batch && !a->part &&
@@ -133,7 +139,8 @@ static enum block_fate block_run_stage(struct cw_runner *r, struct compute_threa
     return BLOCK_RUNS_ON;
 }
 
-/* Takes a block past its point, after its turn has come. Returns as block_run_stage does. */
+/* Takes a block past its point, once all earlier blocks of its range have passed it. Always sets *ret_status.
+ */
 static enum block_fate block_pass(struct cw_runner *r, struct block *b, int *ret_status, struct cw_error *err)
 {
     struct cw_range *s = b->range;
@@ -207,13 +214,14 @@ static void block_run_first(struct cw_runner *r, struct compute_thread *t, struc
     block_run(r, t, b);
 }
 
-/* Ends the run, because a block of one element that runs alone does not fit in memory with its batch. False:
- * something was released meanwhile. Mutex held, but released meanwhile. */
+/* Ends the run, because a block of one element that runs alone does not fit in memory with its batch. Returns
+ * false if memory was released meanwhile, so that the run goes on. Mutex held, but released meanwhile. */
 static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
     const struct cw_place at = cw_range_place(b->range, b->piece->plan.begin + b->exec.at);
-    int status = cw_memory_lacks(r, &at, "an element does not fit beside the batch that it belongs to", &err);
+    int status = cw_memory_lacks(
+        r, &at, "an element and the batch that it belongs to do not fit in the memory budget together", &err);
     if (status < 0)
         cw_sched_fail(r, &err);
     return status < 0;
@@ -229,7 +237,7 @@ static bool range_waits_for_batch(const struct cw_range *s, uint64_t seq)
 }
 
 /* Runs the earliest starved block alone, with all free memory, and if necessary with the memory of later
- * ranges. No other block may run. */
+ * ranges. While it runs, no other block is run. */
 static void starved_run(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_memory *m = &r->memory;
@@ -243,7 +251,8 @@ static void starved_run(struct cw_runner *r, struct compute_thread *t)
         block_run(r, t, b);
         b = r->sched.starved;
         if (!b || b->range != s || b->seq != seq) { /* the memory was enough */
-            stuck = range_waits_for_batch(s, seq);  /* then other blocks would only starve in turn */
+            /* if it waits for a batch now, other blocks would get no memory either */
+            stuck = range_waits_for_batch(s, seq);
             break;
         }
         /* the consumer may have released slabs meanwhile */
@@ -269,7 +278,9 @@ static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
     struct cw_error err = {0};
     if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, p))
         return;
-    if (cw_memory_lacks(r, &at, "the plan of a range does not fit", &err) < 0 && !r->sched.fatal.status)
+    if (cw_memory_lacks(r, &at, "the list of the records to read next does not fit in the memory budget",
+                        &err) < 0 &&
+        !r->sched.fatal.status)
         r->sched.fatal = err;
 }
 
@@ -289,7 +300,8 @@ static void plan_was_refused(struct cw_runner *r, struct cw_range *s, struct pie
 /* Ends a range at the begin of piece p, where its stream failed. */
 static void plan_end_stream(struct cw_range *s, struct piece *p, const struct cw_error *err)
 {
-    if (s->state == RANGE_OPEN) /* otherwise a full `take` ended the epoch before the failure */
+    /* otherwise the operator `take` had all its elements, and ended the epoch before the failure */
+    if (s->state == RANGE_OPEN)
         *s->failed = *err;
     p->planned = true;
     p->plan.n = p->carved = 0;
@@ -324,7 +336,9 @@ static void piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_
             s->end = s->position;
         r->memory.plan_short = false;
     } else if (s->closed || status == CW_E_INTERRUPTED) {
-        r->memory.plan_short = false; /* the range was closed, or an earlier one is planned first */
+        /* no lack of memory: planning stops when the range was closed, or when an earlier range must be
+         * planned first */
+        r->memory.plan_short = false;
     } else if (status == CW_E_DATA && r->sequence->stream &&
                (s->state != RANGE_OPEN || (s->failed = malloc(sizeof(*s->failed))))) {
         plan_end_stream(s, p, &err);
@@ -357,8 +371,8 @@ static void sched_end_stall(struct cw_runner *r)
     }
     (void)cw_error_set(
         &err, CW_E_BUG,
-        "nothing is being computed, and no batch is ready: %u blocks and %u of at most %u batches are under "
-        "way",
+        "the run stalled, which is a defect of Cachew (please report it): nothing is being computed and no "
+        "batch is ready, but %u blocks and %u of at most %u batches are not finished",
         r->sched.n_blocks, r->memory.n_assemblies, r->memory.max_assemblies);
     cw_sched_fail(r, &err);
 }
@@ -400,7 +414,7 @@ static void *compute_main(void *arg)
     while (!r->sched.stop) {
         if (compute_next(r, t))
             continue;
-        /* a consumer that polls may have to release something */
+        /* a consumer that polls (options.notify) is told that all is idle: it may have to release a batch */
         if (r->options.notify && r->memory.starved != STARVED_ALONE && !r->sched.settled &&
             cw_sched_is_idle(r)) {
             r->sched.settled = true;

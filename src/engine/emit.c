@@ -1,3 +1,4 @@
+/* The last stage of a block: writes its rows into batches. */
 #include "engine/emit.h"
 
 #include <string.h>
@@ -65,9 +66,8 @@ static int emit_stage(struct cw_runner *r, struct segment *s, size_t bytes, uint
                                    !(r->ranges && r->ranges->rows && cw_range_rows_ready(r, r->ranges)));
         if (!alone && atomic_load(&r->memory.budget.used) + bytes > STAGED_SHARE(r->memory.budget.limit))
             return cw_error_set(err, CW_E_BUDGET,
-                                "%zu more bytes of elements that wait for their batch would leave too little "
-                                "memory for the first "
-                                "batch",
+                                "another %zu bytes for elements of later batches would leave too little "
+                                "memory to finish the first batch",
                                 bytes);
         int status = cw_staged_chunk_new(&r->memory.budget, bytes, &chunk, &s->staged, err);
         if (status < 0)

@@ -1,3 +1,5 @@
+/* An entry: a place in an epoch between two records, and all that the batches after it depend on. It names no
+ * range or thread, so any iterator can continue from it. */
 #include "engine/entry.h"
 
 #include <stdlib.h>

@@ -56,10 +56,12 @@ static void memory_set_assemblies(struct cw_runner *r, size_t memory)
                    {"output", (double)by_output},
                    {"memory", (double)by_memory}},
         .chosen = m->max_assemblies,
-        .why = m->few_assemblies ? "batches under way may take at most 60 % of the memory budget"
-               : by_output > by_threads
-                   ? "output under way may take 64 MiB (or 4096 batches, if their size varies)"
-                   : "two batches for each thread, and two for the consumer: one that it uses, and the next",
+        .why = m->few_assemblies
+                   ? "batches that are not delivered yet may take at most 60 % of the memory budget"
+               : by_output > by_threads ? "batches that are not delivered yet may take at most 64 MiB; if "
+                                          "their size varies, they may be at most 4096 batches"
+                                        : "two batches for each thread, and two for the program that takes "
+                                          "them: the one that it uses, and the next",
     };
     if (m->max_assemblies != before)
         cw_tuned_add(&r->tuned, &t);
@@ -76,7 +78,8 @@ int cw_memory_start(struct cw_runner *r, struct cw_error *err)
     if (memory < least) {
         char what[160];
         snprintf(what, sizeof(what),
-                 "a batch of %llu elements takes %zu bytes, the plan of a range %zu bytes",
+                 "a batch of %llu elements takes %zu bytes, and the list of the records to read next takes "
+                 "%zu bytes",
                  (unsigned long long)r->compiled->batch_size, batch, plan);
         return memory_too_small(r, cw_memory_estimate(r, &(struct cw_place){0}, least), what, err);
     }
@@ -251,9 +254,9 @@ static void low_memory_record(struct cw_runner *r)
         .seen = {{"memory_bytes", (double)m->budget.limit}, {"pieces", m->low_left}},
         .others = {{"as_usual", usual}, {"memory", rows}},
         .chosen = rows,
-        .why = m->low_rows
-                   ? "memory is short: one block at a time, of the first range only"
-                   : "the pieces for which memory was short are done: blocks have their usual size again",
+        .why = m->low_rows ? "memory is short, so elements are computed one block at a time"
+                           : "the part of the epoch for which memory was short is done, so blocks of "
+                             "elements have their usual size again",
     };
     cw_tuned_add(&r->tuned, &t);
 }

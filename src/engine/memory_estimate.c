@@ -1,3 +1,5 @@
+/* Estimates how much memory a pipeline needs: the number that the error about a too small budget names. It is
+ * what the runner takes in the low-memory mode. Called by memory.c. */
 #include "engine/memory_estimate.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Parts: rows of a range as bytes, sent to the process that joins them into a batch (docs/protocol.md,
+ * "Rows"). Workers make parts; clients join them. */
 #include "engine/part.h"
 
 #include <string.h>
@@ -146,13 +148,14 @@ int cw_part_join(struct cw_assembly *dst, const struct cw_part *m, struct cw_err
     uint8_t *chunk = NULL;
     if (m->n > dst->capacity - dst->n_assigned)
         return cw_error_set(err, CW_E_DATA,
-                            "a part of %llu elements is too large for its batch, which has room for %llu",
+                            "a worker sent %llu elements for a batch that has room for only %llu: use the "
+                            "same version of Cachew for workers and clients",
                             (unsigned long long)m->n, (unsigned long long)(dst->capacity - dst->n_assigned));
     if (!walk(dst, m, false, &staged, NULL))
-        return cw_error_set(
-            err, CW_E_DATA,
-            "a part of %llu elements and %zu bytes does not fit the components of this pipeline",
-            (unsigned long long)m->n, m->size);
+        return cw_error_set(err, CW_E_DATA,
+                            "a worker sent %llu elements in %zu bytes, which do not have the components of "
+                            "this pipeline: use the same version of Cachew for workers and clients",
+                            (unsigned long long)m->n, m->size);
     int r = cw_assembly_add_chunk(dst, staged, &chunk, err);
     if (r < 0)
         return r;

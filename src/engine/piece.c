@@ -1,3 +1,4 @@
+/* A piece: at most piece_size positions of a range, which are planned together. */
 #include "engine/piece.h"
 
 #include "base/cost_clock.h"

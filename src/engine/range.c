@@ -1,3 +1,6 @@
+/* A range: consecutive positions of an epoch that are given to the engine as one unit of work. It owns its
+ * pieces, the batches that its blocks fill, and the entry from which it begins again. Everything here needs
+ * the runner's mutex. */
 #include "engine/range.h"
 
 #include <string.h>

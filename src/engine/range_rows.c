@@ -1,3 +1,5 @@
+/* Keeps the rows of a range by key, for a process that joins batches of several ranges. runner.h declares the
+ * functions (cw_runner_part and the following); the consumer's thread calls them. */
 #include "engine/range_rows.h"
 
 #include <string.h>
@@ -92,7 +94,8 @@ static int rows_check(const struct cw_runner *r, const struct cw_range *s, unsig
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
                 return cw_error_set(err, CW_E_BUG,
-                                    "row %llu of key %u is requested, but was handed over before",
+                                    "element %llu of key %u is requested a second time; this is a defect of "
+                                    "Cachew, please report it",
                                     (unsigned long long)from, key);
             if (!cw_range_copyable(s, a))
                 return 2;

@@ -1,3 +1,5 @@
+/* Reads whole chunks of files, or whole files, into the page cache before single records are read, with
+ * threads of low priority. The runner's mutex is held, unless a comment says otherwise. */
 #include "engine/read_in.h"
 
 #include <sys/resource.h>
@@ -233,9 +235,9 @@ static void files_record(struct cw_runner *r, const struct files_progress *p, bo
                  {"bytes_per_s", speed}},
         .others = {{"memory", p->fits ? bytes : 0}, {"time", worth ? bytes : 0}},
         .chosen = p->fits && worth ? bytes : (double)p->read,
-        .why = !p->fits ? "the files would not stay in memory"
-               : !worth ? "reading the files as a whole would not take less than half of the time that "
-                          "single reads of the remaining records take"
+        .why = !p->fits ? "no files are read as a whole, because memory has no room for them"
+               : !worth ? "no files are read as a whole, because that would take more than half of the time "
+                          "that single reads of the remaining records take"
                         : "the files fit in memory, and reading them as a whole takes less than half of the "
                           "time that single reads take",
     };

@@ -1,3 +1,7 @@
+/* The read threads of a runner, which read the bytes of blocks from storage. A block that a cache may have is
+ * first read from the cache by one thread; if that fails, many threads read it from the source. Owns
+ * r->reads, which r->sched.mutex guards; functions hold that mutex unless they say otherwise. The compute
+ * threads and the runner call them. */
 #include "engine/reads.h"
 
 #include "base/cost_clock.h"
@@ -17,8 +21,9 @@ static uint64_t storage_enter(struct cw_runner *r)
     return now;
 }
 
-/* The read thread that began at that time stops reading. Returns its share of the storage's time: when
- * several threads read, the shares together are not more than the time that has passed. */
+/* A read thread that began at began_ns stops reading. Returns the part of the time that counts as its own:
+ * the time since another thread stopped reading, or since began_ns if no other thread did. The parts of all
+ * threads together are at most the time that has passed. */
 static uint64_t storage_leave(struct cw_runner *r, uint64_t began_ns)
 {
     /* with modelled costs each thread has its own clock */
@@ -31,7 +36,8 @@ static uint64_t storage_leave(struct cw_runner *r, uint64_t began_ns)
 
 /* ---- the list of blocks ---- */
 
-/* Returns the number of reads of a block that were not begun. */
+/* Returns the number of reads of a block that were not begun. A block whose list of reads is not known yet
+ * counts as one. */
 static size_t reads_waiting(const struct block *b)
 {
     size_t next = atomic_load(&b->exec.reads.next);
@@ -46,8 +52,9 @@ size_t cw_reads_waiting(const struct cw_runner *r)
     return n;
 }
 
-/* Wakes or starts a read thread, because there is a read for one more. Each thread that begins calls it
- * again, so that the number of threads soon equals that of the reads. */
+/* Wakes or starts one read thread, because a read waits that no thread has begun. Each thread that begins a
+ * read calls this again while more reads wait. So there are soon as many threads as reads, at most
+ * READ_DEPTH. */
 static void reads_wake(struct cw_runner *r)
 {
     struct cw_error err = {0};
@@ -158,8 +165,8 @@ void cw_reads_drop(struct cw_runner *r, const struct cw_range *s)
     }
 }
 
-/* Reads a block's rows from the cache, waiting for storage. If they must be read from the source instead, all
- * read threads take part. */
+/* Reads a block's rows from the cache, waiting for storage. If they must be read from the source instead
+ * (status 1), the block goes back to the head of the list, now with a list of reads for all read threads. */
 static void reads_fetch(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
@@ -177,8 +184,8 @@ static void reads_fetch(struct cw_runner *r, struct cw_counts *own, struct block
     if (status == 1 && !b->range->closed) {
         reads_enqueue(r, b, true);
     } else {
-        /* reads_end_block subtracts this again: the reads were planned here, after the block joined the
-         * list */
+        /* reads_end_block subtracts these bytes. They were 0 when reads_enqueue added them, because
+         * cw_exec_read has planned the reads only now. */
         r->reads.bytes += b->exec.reads.bytes;
         reads_end_block(r, b, status, &err);
     }
@@ -209,7 +216,8 @@ static void reads_some(struct cw_runner *r, struct cw_counts *own, struct block 
         cw_sched_fail(r, &err);
     }
     reads_dequeue(r, b);
-    if (b->n_readers == 1 && !b->read_failed && !b->range->closed) { /* the last thread: all bytes are read */
+    /* the last thread: all bytes are read, and cw_exec_read makes the rows of them */
+    if (b->n_readers == 1 && !b->read_failed && !b->range->closed) {
         pthread_mutex_unlock(&r->sched.mutex);
         status = cw_exec_read(&b->exec, own, false, &err);
         pthread_mutex_lock(&r->sched.mutex);
@@ -220,7 +228,8 @@ static void reads_some(struct cw_runner *r, struct cw_counts *own, struct block 
         reads_end_block(r, b, b->read_failed ? 0 : status, &err);
 }
 
-/* Returns the first block that has a read for another thread. */
+/* Returns the first block that another thread may read: one with a list of reads, or one to be read from the
+ * cache, if fewer than STORE_THREADS threads read from the cache. */
 static struct block *reads_next_block(struct cw_runner *r)
 {
     struct block *b = r->reads.first;

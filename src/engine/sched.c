@@ -1,3 +1,6 @@
+/* The scheduler's state: which blocks are ready, starved or parked, what runs, and what waits. It owns the
+ * runner's mutex and its two conditions. compute.c uses the state to decide what runs next; other files of
+ * the engine move blocks and wake threads. */
 #include "engine/sched.h"
 
 #include <errno.h>
@@ -138,9 +141,9 @@ int cw_sched_wait(struct cw_runner *r, uint64_t deadline_ns, const char *what, s
     if (r->sched.interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     if (e == ETIMEDOUT)
-        return cw_error_set(
-            err, CW_E_DEADLINE,
-            "%s did not come before the deadline: %u blocks are being computed, %u wait for reads", what,
-            r->sched.n_running, r->reads.n_blocks);
+        return cw_error_set(err, CW_E_DEADLINE,
+                            "%s did not come before the deadline: %u blocks of elements are being computed, "
+                            "and %u wait for data from storage",
+                            what, r->sched.n_running, r->reads.n_blocks);
     return 0;
 }

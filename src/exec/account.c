@@ -1,3 +1,5 @@
+/* What one thread counts while it plans, reads and runs operators. Each thread has its own counts; the engine
+ * sums the counts of all threads (engine/profile.h). */
 #include "exec/account.h"
 
 #include "base/cost_clock.h"

@@ -1,3 +1,5 @@
+/* A plan: the records of consecutive positions of an epoch, and the bytes of those records that can't be read
+ * one by one (as in a compressed file). Each of the engine's pieces owns one. */
 #include "exec/plan.h"
 
 static bool plan_replaces(const struct cw_sequence *s)

@@ -1,3 +1,5 @@
+/* The costs of an element, and the model that predicts the rate from costs: the basis of `explain`. Called by
+ * explain_run.c and remedies.c. */
 #include "explain/costs.h"
 
 #include <math.h>
@@ -288,12 +290,12 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
         double s;
         const char *kind, *says;
     } parts[] = {
-        {c->other_s, "scheduling", "scheduling, because the operators are cheap"},
+        {c->other_s, "scheduling", "scheduling the threads, because the operators take little time"},
         {c->read_s, "reading", "reading files that are in memory"},
         {c->emit_s, "copying", "copying into batches"},
         {c->plan_s, "planning", NULL},
         {c->idle_s[CW_IDLE_MEMORY], "memory", "waiting for memory, because the budget is used up"},
-        {c->idle_s[CW_IDLE_OTHER], "order", "elements that wait for elements before them"},
+        {c->idle_s[CW_IDLE_OTHER], "order", "waiting until earlier elements are computed"},
     };
 
     struct cw_bottleneck b = {.kind = parts[0].kind, .says = parts[0].says};

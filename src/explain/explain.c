@@ -1,3 +1,5 @@
+/* Explains a pipeline: describes it as compiled and, after running it for some seconds, reports where the
+ * time goes, what limits the rate and what would raise it. `cachew explain` and the C interface call it. */
 #include "explain/explain.h"
 
 #include <string.h>
@@ -136,8 +138,8 @@ static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
             (node->desc->batcher && node->desc->batcher->keyed))
             cause = node;
     }
-    return json_sprintf("%s (operator %u) must count elements in order, because %s before it passes an "
-                        "unknown number of them",
+    return json_sprintf("%s (operator %u) must count the elements of the epoch in order, because it is not "
+                        "known beforehand how many elements %s before it passes on",
                         chain_find_node(chain, at)->desc->name, at,
                         cause ? cause->desc->name : "an operator");
 }

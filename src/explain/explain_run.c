@@ -15,10 +15,9 @@
 static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_costs *c)
 {
     if (strcmp(b->kind, "calls") == 0)
-        return json_sprintf(
-            "%s (operator %u): the consumer waits for calls that it makes itself, one after the other, "
-            "%.0f %% of the time",
-            b->op->op, b->op->position, b->share * 100);
+        return json_sprintf("%s (operator %u): the thread that takes the batches makes its calls itself, one "
+                            "after the other, and waits for them %.0f %% of the time",
+                            b->op->op, b->op->position, b->share * 100);
     if (b->op)
         return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
                             b->op->position, b->says, b->share * 100);
@@ -29,9 +28,11 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
             "storage: files that are not in memory are read at %.0f MB/s, of which the run uses %.0f %%",
             c->storage_bytes_per_s * 1e-6, b->share * 100);
     if (strcmp(b->kind, "planning") == 0)
-        return json_sprintf("planning, which only one thread can do at a time: it takes %.0f %% of the time",
+        return json_sprintf("planning (choosing the records to read), which only one thread can do at a "
+                            "time: it takes %.0f %% of the time",
                             b->share * 100);
-    return json_string("the consumer: batches are ready before it takes them");
+    return json_string(
+        "the consumer (the program that takes the batches): batches are ready before it takes them");
 }
 
 static json_t *bottleneck_json(const struct cw_costs *c)
@@ -66,8 +67,8 @@ static json_t *advice_json(const struct cw_local *l, const struct cw_measurement
     json_t *list = json_array();
     double occupied = cw_costs_occupied(c);
     if (cw_costs_wants_larger_batches(c))
-        json_array_append_new(list, json_sprintf("batches of %.0f elements are small for such cheap "
-                                                 "operators: larger batches would raise the rate",
+        json_array_append_new(list, json_sprintf("the operators take little time, so batches of %.0f "
+                                                 "elements are small: larger batches would raise the rate",
                                                  (double)m->elements / (double)CW_MAX(m->batches, 1)));
     if (c->emit_s > 0.2 * occupied &&
         json_array_size(json_object_get(json_object_get(facts, "batch"), "varying")))
@@ -89,8 +90,8 @@ static json_t *advice_json(const struct cw_local *l, const struct cw_measurement
                                            "CPUs",
                                            c->delay_s / c->cpu_s));
     if (l->compiled->sequential)
-        json_array_append_new(list, json_string("a service runs each epoch on one worker: an epoch can use "
-                                                "all CPUs of one machine, but not of several machines"));
+        json_array_append_new(list, json_string("with this pipeline, a service runs each epoch on one "
+                                                "worker, so an epoch can use the CPUs of only one machine"));
     return list;
 }
 

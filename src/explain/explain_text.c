@@ -100,24 +100,28 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
         json_count_text(source, "records", a), json_bytes_text(source, "bytes", b),
         json_get_number(source, "chunks"), json_get_number(source, "chunks") == 1 ? "chunk" : "chunks",
         json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
-    cw_text_add(t, "  %s positions per epoch (elements before filters)\n", json_count_text(f, "elements", a));
-    cw_text_add(t, "  %s\n",
-                json_is_true(json_object_get(f, "counted"))
-                    ? "counted: the elements of every batch are known before the run"
-                    : "not counted: the elements of a batch depend on how many operators before it keep");
+    cw_text_add(t, "  %s elements per epoch, counted before filters (positions)\n",
+                json_count_text(f, "elements", a));
+    cw_text_add(
+        t, "  %s\n",
+        json_is_true(json_object_get(f, "counted"))
+            ? "counted: the elements of every batch are known before the run"
+            : "not counted: which elements a batch has depends on how many elements earlier operators keep");
     if (json_get_text(f, "sequential_because"))
-        cw_text_add(t, "  a service runs each epoch on one worker: %s\n",
+        cw_text_add(t, "  with this pipeline, a service runs each epoch on one worker: %s\n",
                     json_get_text(f, "sequential_because"));
     json_array_foreach(json_object_get(f, "by_chunk"), i, shuffle)
         cw_text_add(t, "  %s\n", json_get_text(shuffle, "says"));
     if (json_get_text(json_object_get(f, "reading"), "says"))
         cw_text_add(t, "  %s\n", json_get_text(json_object_get(f, "reading"), "says"));
     const json_t *batch = json_object_get(f, "batch");
-    cw_text_add(t, "  batches of %.0f: %s of fixed size, in slabs of %s; memory budget %s\n",
-                json_get_number(batch, "size"), json_bytes_text(batch, "bytes", a),
-                json_bytes_text(batch, "slab_bytes", b), json_bytes_text(batch, "memory_budget_bytes", c));
+    cw_text_add(
+        t,
+        "  batches of %.0f elements: %s of fixed size, in blocks of memory (slabs) of %s; memory budget %s\n",
+        json_get_number(batch, "size"), json_bytes_text(batch, "bytes", a),
+        json_bytes_text(batch, "slab_bytes", b), json_bytes_text(batch, "memory_budget_bytes", c));
     if (json_array_size(json_object_get(batch, "varying"))) {
-        cw_text_add(t, "  collected, then copied, because their size varies:");
+        cw_text_add(t, "  components that are copied to the batch at the end, because their size varies:");
         json_array_foreach(json_object_get(batch, "varying"), i, name)
             cw_text_add(t, " %s", json_string_value(name));
         cw_text_add(t, "\n");
@@ -166,8 +170,10 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
         cw_text_add(t, "\n");
     }
     if (json_get_number(costs, "calls_s") > 0)
-        cw_text_add(t, "  calls that the consumer makes itself: %.1f us per element, for which it waits\n",
-                    json_get_number(costs, "calls_s") * 1e6);
+        cw_text_add(
+            t,
+            "  calls that the program makes when it takes a batch: %.1f us per element, for which it waits\n",
+            json_get_number(costs, "calls_s") * 1e6);
     cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate",
                 json_get_number(storage, "bytes_per_element"),
                 json_bytes_text(storage, "needed_bytes_per_s", a));
@@ -185,7 +191,7 @@ static void text_add_remedies(struct cw_text *t, const json_t *facts)
     if (unknown)
         cw_text_add(t, "how fast a cache would be is not known: %s\n", unknown);
     if (json_array_size(json_object_get(facts, "remedies")) == 0) {
-        cw_text_add(t, "remedies: none would gain 3 %%\n");
+        cw_text_add(t, "remedies: none would raise the rate by 3 %% or more\n");
         return;
     }
     cw_text_add(t, "remedies, and the rate with each (now %.0f elements/s):\n",
@@ -210,8 +216,8 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
         json_get_number(run, "elements_per_s"), json_get_number(run, "batches"),
         json_bytes_text(run, "bytes_per_s", a), json_get_number(run, "first_batch_s"));
     cw_text_add(t,
-                "  threads were idle %.0f %% and between operators %.0f %% of the time; the consumer waited "
-                "%.0f %%\n",
+                "  threads were idle %.0f %% of the time, and busy between operators %.0f %%; the consumer "
+                "waited %.0f %%\n",
                 json_get_number(run, "idle_share") * 100, json_get_number(run, "other_share") * 100,
                 json_get_number(run, "wait_share") * 100);
     cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n",
@@ -234,8 +240,8 @@ void cw_explain_check_text(const json_t *facts, struct cw_text *t)
     json_array_foreach(json_object_get(facts, "checks"), i, o)
     {
         if (i == 0)
-            cw_text_add(t, "\ntried, each for %.3g s:\n  %10s %10s %7s\n", json_get_number(o, "seconds"),
-                        "predicted", "measured", "error");
+            cw_text_add(t, "\nremedies tried, each for %.3g s:\n  %10s %10s %7s\n",
+                        json_get_number(o, "seconds"), "predicted", "measured", "error");
         if (json_object_get(o, "failed"))
             cw_text_add(t, "  %10.0f %10s %7s  %s: %s\n", json_get_number(o, "predicted"), "-", "-",
                         json_get_text(o, "what"), json_get_text(o, "failed"));
@@ -244,8 +250,8 @@ void cw_explain_check_text(const json_t *facts, struct cw_text *t)
                         json_get_number(o, "measured"), json_get_number(o, "error") * 100,
                         json_get_text(o, "what"));
         if (json_object_get(o, "gain"))
-            cw_text_add(t, "; %.2f times as fast, predicted %.2f", 1 + json_get_number(o, "gain"),
-                        1 + json_get_number(o, "predicted_gain"));
+            cw_text_add(t, "; %.2f times as fast as the unchanged pipeline, predicted %.2f",
+                        1 + json_get_number(o, "gain"), 1 + json_get_number(o, "predicted_gain"));
         if (!json_object_get(o, "failed"))
             cw_text_add(t, "\n");
     }

@@ -1,3 +1,4 @@
+/* Runs a pipeline for some seconds and counts batches, elements and time. `explain` and `bench` call it. */
 #include "explain/measure.h"
 
 #include <math.h>
@@ -112,7 +113,7 @@ static int measure_keep_rate(const struct cw_measure_options *o, uint64_t start,
     if (n <= o->rate * o->seconds)
         return cw_cost_modelled() ? 0 : measure_sleep_until(*until_ns, o->interrupt, err);
     snprintf(value, sizeof(value), "%g", o->rate);
-    snprintf(expected, sizeof(expected), "at least %g, so that a batch of %u takes at most the measured %g s",
+    snprintf(expected, sizeof(expected), "at least %g, so that a batch of %u fits in a run of %g s",
              n / o->seconds, n, o->seconds);
     return cw_error_value(err, CW_E_OPTION, "limit-rate", value, expected,
                           "a rate of %s elements per second: expected %s", value, expected);

@@ -1,3 +1,4 @@
+/* Measures how fast a cache in a directory would be. Called by explain_run.c. */
 #include "explain/probe.h"
 
 #include <errno.h>
@@ -117,7 +118,9 @@ static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t st
     }
     cw_arena_deinit(&arena);
     *ret = (double)(clock_ns() - start) * 1e-9 / (double)n;
-    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache in that directory lost entries written to it") : r;
+    return r == 2
+               ? cw_error_set(err, CW_E_IO, "a cache in that directory lost entries that were just written")
+               : r;
 }
 
 /* Measures a new cache with entries of one size. Reads it in steps of `first` entries, from the disk if

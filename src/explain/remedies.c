@@ -1,3 +1,4 @@
+/* Remedies: changes that would make a pipeline faster, with the predicted rate. Called by explain_run.c. */
 #include "explain/remedies.h"
 
 #include <math.h>
@@ -312,8 +313,8 @@ static int finding_order(struct finding *f, const struct cw_move *m, struct cw_e
                            .rate = cw_costs_predict(f->c, &then),
                            .low = f->c->rate,
                            .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)},
-        "%s (operator %u) before %s (operator %u), which then does %.3g %% of its work; the result is the "
-        "same",
+        "%s (operator %u) before %s (operator %u), which then has only %.3g %% of its work; the result is "
+        "the same",
         moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
     return 0;
 }

@@ -1,3 +1,5 @@
+/* Finds changes of a pipeline that do not change its results: places for a cache, and operators that may run
+ * earlier. explain_run.c finds changes, explain_check.c applies them. */
 #include "explain/rewrite.h"
 
 #include <math.h>

@@ -15,7 +15,8 @@ int cw_image_check_size(const struct cw_image *im, struct cw_error *err)
                             (long long)im->file_width, (long long)im->file_height);
     /* Both are below 2^31 in every format, so the product can't overflow. */
     if ((uint64_t)im->file_height * (uint64_t)im->file_width > im->options.max_pixels)
-        return cw_error_set(err, CW_E_RECORD, "%s image of %lld x %lld pixels: max_pixels is %llu",
+        return cw_error_set(err, CW_E_RECORD,
+                            "%s image of %lld x %lld pixels: expected at most max_pixels, %llu pixels",
                             im->format, (long long)im->file_width, (long long)im->file_height,
                             (unsigned long long)im->options.max_pixels);
     return 0;
@@ -46,9 +47,10 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
     if (!size)
         return cw_error_set(err, CW_E_RECORD, "no data where an image is expected");
     const uint8_t *b = data;
-    return cw_error_set(err, CW_E_RECORD,
-                        "%zu bytes that are no JPEG, PNG or WebP image (they begin %02x %02x %02x %02x)",
-                        size, b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
+    return cw_error_set(
+        err, CW_E_RECORD,
+        "the %zu bytes are not a JPEG, PNG or WebP image (the first bytes are %02x %02x %02x %02x)", size,
+        b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
 }
 
 void cw_image_close(struct cw_image *im)

@@ -1,5 +1,5 @@
-/* Still WebP images through libwebp: always decoded as a whole, then cropped. Nothing is allocated between
- * calls. */
+/* Reads still WebP images with libwebp. The whole image is decoded, then cropped. Holds no memory between two
+ * calls, so that close has nothing to free. image.c calls it through struct cw_image_codec. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,15 +7,16 @@
 
 #include "formats/image_codec.h"
 
-#define FIXED_BYTES ((size_t)512 << 10) /* decoder, tables, alpha's rows: rounded up */
+#define FIXED_BYTES ((size_t)512 << 10) /* the decoder, its tables and rows of alpha, rounded up */
 
 static bool webp_matches(const uint8_t *data, size_t size)
 {
     return size >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0;
 }
 
-/* Returns CW_E_MEMORY or CW_E_RECORD. libwebp reports some failures of malloc as damage, but malloc sets
- * errno to ENOMEM; errno is 0 when a call begins. */
+/* Sets and returns CW_E_MEMORY or CW_E_RECORD. libwebp reports some failures of malloc as damaged data. They
+ * are recognized by errno, which malloc sets to ENOMEM; so callers set errno to 0 before they call libwebp.
+ */
 static int webp_error(VP8StatusCode e, struct cw_error *err)
 {
     static const char *const reasons[] = {[VP8_STATUS_INVALID_PARAM] = "invalid parameter",
@@ -54,7 +55,9 @@ static int webp_pixels(const struct cw_image *im, int channels, uint8_t *out, si
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
-        return cw_error_set(err, CW_E_BUG, "libwebp of another version than its headers");
+        return cw_error_set(err, CW_E_BUG,
+                            "the installed libwebp has another version than the headers that Cachew was "
+                            "compiled with: compile Cachew again");
     config.output.colorspace = channels == 4 ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = (WebPRGBABuffer){
@@ -69,8 +72,8 @@ static void webp_plan(struct cw_image *im, struct cw_image_job *job)
 {
     size_t pixels = (size_t)im->file_height * (size_t)im->file_width;
     job->convert.from = im->channels == 3 ? 3 : im->file_channels;
-    /* libwebp allocates four bytes per pixel for lossless images, the alpha plane twice for lossy images with
-     * alpha, and some rows for other lossy images. */
+    /* An upper bound of what libwebp allocates: four bytes per pixel for lossless images, twice the alpha
+     * plane for lossy images with alpha, and some rows for other lossy images. */
     job->library_bytes = FIXED_BYTES + pixels * 4 + (size_t)im->file_width * 128;
     job->scratch_bytes = pixels * (size_t)job->convert.from + job->rows->slack;
 }

@@ -11,8 +11,10 @@ int cw_png_write(const char *path, size_t h, size_t w, int channels, const void 
 {
     static const png_uint_32 formats[] = {0, PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
     if (channels < 1 || channels > 4 || h < 1 || w < 1 || h > INT32_MAX || w > INT32_MAX)
-        return cw_error_set(err, CW_E_BUG, "%s: an image of %zu x %zu x %d can't be written as PNG", path, h,
-                            w, channels);
+        return cw_error_set(err, CW_E_BUG,
+                            "%s: an image of %zu x %zu x %d can't be written as PNG: expected at least one "
+                            "pixel and 1 to 4 channels",
+                            path, h, w, channels);
     FILE *f = fopen(path, "wbe");
     if (!f)
         return cw_error_errno(err, CW_E_IO, errno, "%s", path);

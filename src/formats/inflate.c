@@ -1,4 +1,6 @@
-/* gzip and zlib streams with restart points, on zlib. One thread at a time per stream. */
+/* Reads gzip and zlib files as a stream with zlib, from the begin or from a restart point: a recorded place
+ * between two deflate blocks. Owns struct cw_inflate; the caller owns the file. The builder and the readers
+ * of index segments call it. One thread at a time per stream. */
 #include "formats/inflate.h"
 
 #include <inttypes.h>
@@ -13,10 +15,12 @@ struct cw_inflate {
     z_stream z;
     struct cw_file *file; /* borrowed */
     enum cw_codec codec;
-    bool raw; /* opened at a restart point: zlib sees neither header nor trailer */
+    /* opened at a restart point, and still in its member: zlib sees no header, and does not read the trailer
+     */
+    bool raw;
     bool ended;
     uint64_t next; /* offset in the file of the first byte after the input buffer's content */
-    uint64_t out;  /* position in the stream */
+    uint64_t out;  /* bytes decompressed so far, counted from the begin of the stream */
     uint8_t input[INPUT_BYTES];
 };
 
@@ -83,9 +87,9 @@ static int inflate_zlib_error(const struct cw_inflate *z, int code, struct cw_er
     const char *path = cw_file_path(z->file);
     return cw_error_at_file(err, CW_E_DATA, path, 0,
                             "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64
-                            " decompressed): %s",
+                            " of the decompressed data): %s",
                             path, codec_names[z->codec], z->next - z->z.avail_in, z->out,
-                            code == Z_NEED_DICT ? "it needs a preset dictionary"
+                            code == Z_NEED_DICT ? "the data need a preset dictionary, which is not supported"
                             : z->z.msg          ? z->z.msg
                                                 : "no valid deflate data");
 }
@@ -112,7 +116,10 @@ int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_r
         z->out = from->out;
         if (from->bits)
             r = from->in ? cw_file_read(file, from->in - 1, &byte, 1, false, err)
-                         : cw_error_set(err, CW_E_DATA, "%s: impossible restart point", cw_file_path(file));
+                         : cw_error_set(err, CW_E_DATA,
+                                        "%s: the index of this file is wrong (an impossible restart point): "
+                                        "rebuild it (cachew index --rebuild)",
+                                        cw_file_path(file));
         if (r == 0 && from->bits)
             code = inflatePrime(&z->z, (int)from->bits, byte >> (8 - from->bits));
         if (r == 0 && code == Z_OK && from->window_size)
@@ -167,13 +174,13 @@ static int inflate_truncated(const struct cw_inflate *z, struct cw_error *err)
 {
     const char *path = cw_file_path(z->file);
     return cw_error_at_file(err, CW_E_DATA, path, 0,
-                            "%s: the file ends (byte %" PRIu64 ") inside its %s data (byte %" PRIu64
-                            " decompressed): truncated",
+                            "%s: the file ends at byte %" PRIu64 " inside its %s data (byte %" PRIu64
+                            " of the decompressed data): the file is truncated",
                             path, z->next, codec_names[z->codec], z->out);
 }
 
-/* Continues after the end of a member: another member, zero padding (as tape blocks have it) or the end may
- * follow. */
+/* Continues after the end of a member. After its trailer, which zlib has left if `raw`, there may be another
+ * member, or zero bytes up to the end of the file (as tapes have them), or the end. */
 static int inflate_next_member(struct cw_inflate *z, struct cw_error *err)
 {
     bool padding = false;

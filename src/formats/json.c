@@ -302,7 +302,8 @@ int cw_json_open(struct cw_json_walk *w, const void *text, size_t size)
         w->at++;
         return 0;
     }
-    scan_wrong(w, w->at, w->at == w->end ? "expected an object, but there is nothing" : "expected an object");
+    scan_wrong(w, w->at,
+               w->at == w->end ? "expected an object, but the text is empty" : "expected an object");
     return -1;
 }
 
@@ -313,7 +314,7 @@ int cw_json_member(struct cw_json_walk *w, struct cw_json_value *key, struct cw_
         p = scan_space(p + 1, w->end);
         if (p == w->end)
             return 0;
-        p = scan_wrong(w, p, "something after the object");
+        p = scan_wrong(w, p, "other text after the object");
     } else if (w->any && (p == w->end || *p != ',')) {
         p = scan_wrong(w, p, "expected \",\" or \"}\"");
     }

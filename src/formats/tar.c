@@ -68,7 +68,9 @@ static bool tar_checksum_fits(const uint8_t block[CW_TAR_BLOCK], char why[CW_TAR
     }
     if (tar_octal(block + CHECKSUM, CHECKSUM_SIZE, &stored) && (stored == sum || (int64_t)stored == as_chars))
         return true;
-    return wrong(why, "the checksum of its header does not match (%u computed): damaged, or no tar archive",
+    return wrong(why,
+                 "the checksum of its header does not match (%u computed): the archive is damaged, or the "
+                 "file is not a tar archive",
                  sum);
 }
 
@@ -161,7 +163,9 @@ static bool tar_pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, cons
     if (key_size >= 11 && memcmp(key, "GNU.sparse.", 11) == 0)
         return wrong(why, "it is a sparse file: expected regular files, directories and links");
     if ((path || length) && kind == CW_TAR_PAX_ALL)
-        return wrong(why, "it sets one %s for all members", path ? "path" : "size");
+        return wrong(why,
+                     "it is a global pax header that sets one %s for all members, which is not supported",
+                     path ? "path" : "size");
     if (path && size > 0) {
         x->path = value;
         x->path_size = size;
@@ -251,12 +255,12 @@ int cw_tar_next(struct cw_tar_files *f, struct cw_tar_file *ret, char why[CW_TAR
     struct cw_tar_header *h = &f->header;
     while (f->at < f->size) {
         if (f->size - f->at < CW_TAR_BLOCK || !cw_tar_parse(f->data + f->at, h, why))
-            return f->size - f->at < CW_TAR_BLOCK ? (wrong(why, "the data end inside a header"), -1) : -1;
+            return f->size - f->at < CW_TAR_BLOCK ? (wrong(why, "the file ends inside a header"), -1) : -1;
         const uint8_t *data = f->data + f->at + CW_TAR_BLOCK;
         uint64_t left = f->size - f->at - CW_TAR_BLOCK,
                  size = h->kind == CW_TAR_FILE && x.has_size ? x.size : h->size;
         if (size > left || CW_ALIGN_UP(size, CW_TAR_BLOCK) > left || h->kind == CW_TAR_ZERO)
-            return wrong(why, "its members are not those that were indexed: the file changed"), -1;
+            return wrong(why, "its members are not those that were indexed: the file has changed"), -1;
         f->at += CW_TAR_BLOCK + (size_t)CW_ALIGN_UP(size, CW_TAR_BLOCK);
         if (h->kind != CW_TAR_FILE && h->kind != CW_TAR_PASSED) {
             if (!cw_tar_extend(&x, h->kind, data, (size_t)size, why))

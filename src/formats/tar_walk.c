@@ -80,10 +80,10 @@ static int tar_walk_begin_extended(struct cw_tar_walk *w, struct cw_error *err)
 {
     int which = tar_walk_buffer_of(w->header.kind);
     if (w->size > CW_TAR_EXTENDED)
-        return tar_walk_damaged(w, err, "an extended header has %" PRIu64 " bytes, more than %zu", w->size,
-                                CW_TAR_EXTENDED);
+        return tar_walk_damaged(w, err, "an extended header has %" PRIu64 " bytes: expected at most %zu",
+                                w->size, CW_TAR_EXTENDED);
     if (which < 2 && w->seen[which])
-        return tar_walk_damaged(w, err, "it has two extended headers of one kind");
+        return tar_walk_damaged(w, err, "the member has two extended headers of one kind");
     if (which < 2)
         w->seen[which] = true;
     if (CW_ARRAY_ROOM(w->buffers[which], w->capacities[which], (size_t)w->size, "an extended header", err) <
@@ -114,7 +114,7 @@ static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
     bool member = w->header.kind == CW_TAR_FILE || w->header.kind == CW_TAR_PASSED;
     if (w->header.kind == CW_TAR_ZERO) {
         if (w->member != w->base.wanted - CW_TAR_BLOCK)
-            return tar_walk_damaged(w, err, "the archive ends after its extended header");
+            return tar_walk_damaged(w, err, "the archive ends after the extended header of this member");
         w->state = CW_TAR_AT_END;
         return tar_walk_close_sample(w, err);
     }
@@ -123,8 +123,8 @@ static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
     uint64_t left = CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX) - w->base.wanted;
     if (w->size > left || tar_walk_padded(w->size) > left)
         return tar_walk_damaged(w, err,
-                                "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64
-                                " bytes): truncated, or a wrong size",
+                                "its %" PRIu64 " bytes of data run past the end of the file (%" PRIu64
+                                " bytes): the file is truncated, or the size in the header is wrong",
                                 w->size, left + w->base.wanted);
     w->next = w->base.wanted + tar_walk_padded(w->size);
     return member ? tar_walk_take_member(w, err) : tar_walk_begin_extended(w, err);
@@ -195,12 +195,13 @@ static int tar_walk_end_of_stream(struct cw_walk *base, uint64_t size, struct cw
     struct cw_tar_walk *w = (struct cw_tar_walk *)base;
     if (w->state == CW_TAR_AT_END)
         return 0;
-    return tar_walk_damaged(w, err,
-                            base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER &&
-                                    w->member == size
-                                ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
-                                : "the data end inside it, at byte %" PRIu64 ": truncated",
-                            size);
+    return tar_walk_damaged(
+        w, err,
+        base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER && w->member == size
+            ? "the file ends here, after %" PRIu64
+              " bytes, without the mark that ends an archive: the file is truncated"
+            : "the file ends inside this member, at byte %" PRIu64 ": the file is truncated",
+        size);
 }
 
 static size_t tar_walk_stride(const struct cw_walk *base)

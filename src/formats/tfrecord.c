@@ -10,8 +10,9 @@
 #include "base/text.h"
 #include "formats/crc32c.h"
 
-/* From this length on, reading only the 16 bytes of a record that are not data is cheaper than reading all of
- * it: copying 32 KiB takes longer than a separate read of a cached page. */
+/* From this length of data on, the data are skipped: the walk reads only the CRC after the data and the
+ * header of the next record, 16 bytes. That is cheaper, because copying 32 KiB takes longer than a separate
+ * read of a cached page. */
 #define SPARSE_LENGTH ((uint64_t)32 << 10)
 
 static uint32_t tfrecord_load32(const uint8_t *p)
@@ -24,8 +25,8 @@ static uint64_t tfrecord_load64(const uint8_t *p)
     return tfrecord_load32(p) | (uint64_t)tfrecord_load32(p + 4) << 32;
 }
 
-/* Sets the error of a damaged record. It is named by its number in the file, because its id contains the file
- * key, which is known only after the whole file was read. */
+/* Sets the error of a damaged record. The message names the record by its number in the file. Its id can't be
+ * given: the id contains a hash of the whole file, which is not read to its end yet. */
 __attribute__((format(printf, 3, 4))) static int tfrecord_damaged(const struct cw_tfrecord_walk *w,
                                                                   struct cw_error *err, const char *fmt, ...)
 {
@@ -42,19 +43,19 @@ static int tfrecord_header(struct cw_tfrecord_walk *w, struct cw_error *err)
     uint64_t length = tfrecord_load64(w->stash);
     uint32_t stored = tfrecord_load32(w->stash + 8), computed = cw_tfrecord_length_crc(length);
     if (stored != computed)
-        return tfrecord_damaged(
-            w, err,
-            ": the checksum of its length does not match (stored %08x, computed %08x): damaged, "
-            "or no TFRecord file",
-            stored, computed);
+        return tfrecord_damaged(w, err,
+                                ": the checksum of its length does not match (stored %08x, computed %08x): "
+                                "the file is damaged, or is not a TFRecord file",
+                                stored, computed);
     if (length > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME ||
         w->base.start > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME - length)
-        return tfrecord_damaged(w, err, ": a length of %" PRIu64 " bytes is impossible", length);
+        return tfrecord_damaged(w, err, " has an impossible length, %" PRIu64 " bytes: the file is damaged",
+                                length);
     uint64_t end = w->base.start + CW_TFRECORD_FRAME + length;
     if (end > w->base.stream_size)
         return tfrecord_damaged(w, err,
-                                ": %" PRIu64 " bytes of data run past the end of the file (%" PRIu64
-                                " bytes): truncated?",
+                                ": its %" PRIu64 " bytes of data run past the end of the file (%" PRIu64
+                                " bytes): is the file truncated?",
                                 length, w->base.stream_size);
     w->length = length;
     w->base.wanted = end - 4;
@@ -97,10 +98,12 @@ static int tfrecord_end_of_stream(struct cw_walk *base, uint64_t size, struct cw
     if (base->start == size)
         return 0;
     return tfrecord_damaged((struct cw_tfrecord_walk *)base, err,
-                            ": the data end inside it, at byte %" PRIu64 ": truncated", size);
+                            ": the file ends inside this record, at byte %" PRIu64 ": the file is truncated",
+                            size);
 }
 
-/* Of large records only the CRC at the end and the next header are read, not the data. */
+/* Returns how many bytes to read next (walk.h). After the header of a large record that is 16: the CRC after
+ * the data, and the next header; the data are skipped. 0: fill the buffer. */
 static size_t tfrecord_stride(const struct cw_walk *base)
 {
     const struct cw_tfrecord_walk *w = (const struct cw_tfrecord_walk *)base;
@@ -128,7 +131,9 @@ uint32_t cw_tfrecord_length_crc(uint64_t length)
 const char *cw_tfrecord_check(const uint8_t *record, size_t size, char buf[160])
 {
     if (size < CW_TFRECORD_FRAME || tfrecord_load64(record) != size - CW_TFRECORD_FRAME) {
-        snprintf(buf, 160, "its length is %" PRIu64 ", the index says %zu: the file changed",
+        snprintf(buf, 160,
+                 "its length is %" PRIu64
+                 " bytes, but the index says %zu bytes: the file has changed since it was indexed",
                  size >= 8 ? tfrecord_load64(record) : 0,
                  size >= CW_TFRECORD_FRAME ? size - CW_TFRECORD_FRAME : 0);
         return buf;

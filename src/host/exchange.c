@@ -185,14 +185,15 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
                       struct cw_exchange_answer *ret, const char **why)
 {
     uint64_t head[HEAD];
-    *why = "it is shorter than its head";
+    *why = "it is shorter than its header (a defect of Cachew; please report it)";
     if (size < (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t))
         return false;
     memcpy(head, data, sizeof(head));
-    *why = "its number of columns is not the number of outputs of the function";
+    *why = "it has another number of columns than the function has outputs (a defect of Cachew; please "
+           "report it)";
     if (head[ANSWER_COLUMNS] != n_columns)
         return false;
-    *why = "an offset in it points outside the answer";
+    *why = "an offset in it points outside the answer (a defect of Cachew; please report it)";
     if (!answer_within(size, head[ANSWER_STATUS], n_requested, 1) ||
         !answer_within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
         (counted && !answer_within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
@@ -207,7 +208,7 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .errors_size = head[ANSWER_ERRORS_SIZE],
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
-    *why = "its number of rows differs from the number requested";
+    *why = "it has another number of rows than was requested (a defect of Cachew; please report it)";
     return ret->n <= UINT32_MAX && (counted || ret->n == n_requested);
 }
 

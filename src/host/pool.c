@@ -1,5 +1,5 @@
-/* The idle hosts of this process, and the choice of a host for a call. Hosts in use belong to their callers.
- */
+/* The idle hosts of this process (Python processes that run functions), and the choice of a host for a call.
+ * A host in use belongs to its caller. Code that runs functions calls cw_host_acquire and cw_host_release. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,15 +10,16 @@
 #include "base/thread.h"
 #include "host/process.h"
 
-/* Deaths of hosts during one request, by kind, after which the request is given up. */
+/* A request is given up after this number of deaths of hosts: of hosts that died by themselves, were killed,
+ * or hung. */
 #define ATTEMPTS 3
 #define ATTEMPTS_KILLED 10
-#define ATTEMPTS_HUNG 2 /* each costs timeout_s */
+#define ATTEMPTS_HUNG 2 /* few, because each takes the whole time limit of a call */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by mutex: */
 static struct cw_host *idle;
-static pid_t owner; /* process to which the idle hosts belong: not a forked child */
+static pid_t owner; /* the process that started the idle hosts; differs from getpid() in a forked child */
 static char *python, *program;
 
 bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death)
@@ -80,7 +81,7 @@ static void pool_forget_after_fork(void)
     owner = getpid();
 }
 
-/* Returns whether all functions that the host has run belong to f's pipeline. */
+/* Returns whether all functions that the host has loaded belong to f's pipeline. */
 static bool host_suits(const struct cw_host *h, const struct cw_host_function *f)
 {
     for (unsigned i = 0; i < h->n_functions; i++) {
@@ -119,8 +120,8 @@ static void pool_free_list(struct cw_host *list)
         cw_host_free(CW_POP(list));
 }
 
-/* Ends hosts of other pipelines, those idle for longest first, until there is at most one per CPU. Some are
- * kept, because pipelines may run in turn. */
+/* Ends idle hosts of other pipelines, those idle for longest first, until their number is at most that of the
+ * CPUs. Some are kept, because pipelines may run in turn. */
 static void pool_trim(const struct cw_host_function *f)
 {
     struct cw_host *old = NULL;
@@ -144,7 +145,7 @@ static void pool_trim(const struct cw_host_function *f)
 
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err)
 {
-    struct cw_error why = {0}; /* an error of a used host counts only if no other host follows */
+    struct cw_error why = {0}; /* error of one host; copied to *err only if no other host is tried */
     struct cw_host_death death;
     struct cw_host_tries tries = {0};
     bool refused = false;
@@ -171,9 +172,10 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
         cw_host_free(h);
         if (r < 0)
             return cw_error_copy(err, &why);
-        if (fresh &&
-            cw_host_give_up(&tries,
-                            &death)) /* a used host may have died while idle, or knew too many functions */
+        if (fresh && cw_host_give_up(&tries,
+                                     /* only deaths of fresh hosts count: a used host may have died while
+                                      * idle, or because of functions loaded before */
+                                     &death))
             return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name,
                                 death.reason);
     }

@@ -136,8 +136,10 @@ static int host_spawn(const char *python, const char *program, struct cw_host *h
         return cw_error_errno(err, CW_E_IO, e, "can't start a host process for Python functions: %s", python);
     }
     h->pidfd = (int)syscall(SYS_pidfd_open, h->pid, 0);
-    return h->pidfd < 0 ? cw_error_errno(err, CW_E_IO, errno, "can't watch the host process %d", (int)h->pid)
-                        : 0;
+    return h->pidfd < 0
+               ? cw_error_errno(err, CW_E_IO, errno,
+                                "can't watch the host process %d, which runs Python functions", (int)h->pid)
+               : 0;
 }
 
 static int host_shared_memory(const char *name)
@@ -170,7 +172,8 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     const int theirs[] = {pair[1], h->in_fd, h->out_fd, life[0], output[1], output[1]};
     int r = made ? host_spawn(python, program, h, theirs, err)
                  : cw_error_errno(err, CW_E_IO, errno,
-                                  "can't make what a host process needs (descriptors, shared memory)");
+                                  "can't make the file descriptors or the shared memory that a host process "
+                                  "(for Python functions) needs");
     cw_closep(&pair[1]);
     cw_closep(&output[1]);
     cw_closep(&life[0]);
@@ -331,7 +334,7 @@ static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
     do
         r = poll(&fd, 1, END_MS);
     while ((r < 0 && errno == EINTR) || (r == 0 && host_is_ending(h)));
-    return host_died(h, r > 0 ? NULL : "closed its connection to the engine", false, death);
+    return host_died(h, r > 0 ? NULL : "closed its connection to Cachew's engine", false, death);
 }
 
 /* Waiting for a host during one call. */
@@ -364,11 +367,12 @@ static int watch_look(struct watch *w)
         w->since = now;
     }
     if (now - w->since > f->timeout_ns) {
-        snprintf(reason, sizeof(reason), "took longer than timeout_s, %.3g s", (double)f->timeout_ns / 1e9);
+        snprintf(reason, sizeof(reason), "took longer than its limit timeout_s of %.3g s",
+                 (double)f->timeout_ns / 1e9);
         return host_died(h, reason, true, w->death);
     }
     if (resident > limit) {
-        snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu",
+        snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than its limit host_memory of %llu",
                  (unsigned long long)resident, (unsigned long long)limit);
         return host_died(h, reason, false, w->death);
     }
@@ -432,14 +436,15 @@ static int watch_receive(struct watch *w, struct frame *ret, char **ret_text)
         return r;
     if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
         (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return host_died(w->h, "wrote something else than an answer to descriptor 3, the host's socket",
+        return host_died(w->h,
+                         "wrote something else than an answer to file descriptor 3, which is reserved for "
+                         "answers to Cachew",
                          false, w->death);
     if (ret->kind != FRAME_READY && ret->call != w->h->n_calls)
-        return host_died(
-            w->h,
-            "answered another call than the one in progress: did the function fork, and did both "
-            "processes go on?",
-            false, w->death);
+        return host_died(w->h,
+                         "answered another call than the one in progress: the function may have forked, and "
+                         "both processes went on",
+                         false, w->death);
     if (ret->kind != FRAME_ERROR)
         return 0;
     if (!(*ret_text = calloc(1, ret->size + 1)))
@@ -487,7 +492,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     if (cw_host_find(h, f->id) >= 0)
         return 0;
     if (h->n_functions == CW_HOST_MAX_FUNCTIONS)
-        return host_died(h, "knew too many functions", false, death);
+        return host_died(h, "has loaded too many functions", false, death);
     int r = watch_ask(&w, FRAME_DEFINE, f->spec, strlen(f->spec), &frame, &text);
     if (r != 0)
         return r;
@@ -529,7 +534,7 @@ static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death 
 {
     off_t end = lseek(h->out_fd, 0, SEEK_END);
     if (end < 0 || (size_t)end < size)
-        return host_died(h, "stated an answer larger than its shared memory", false, death);
+        return host_died(h, "announced an answer that is larger than its shared memory", false, death);
     if (size <= h->out_size)
         return 0;
     return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
@@ -547,8 +552,10 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     if (r == 0 && text)
         r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
     else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
-        r = host_died(h, "wrote something else than an answer to descriptor 3, the host's socket", false,
-                      death);
+        r = host_died(h,
+                      "wrote something else than an answer to file descriptor 3, which is reserved for "
+                      "answers to Cachew",
+                      false, death);
     if (r == 0)
         r = host_map_output(h, frame.size, death, err);
     if (r < 0)

@@ -152,9 +152,9 @@ static void conn_send_ping(struct cw_conn *c, uint64_t now)
 static void conn_expire(struct cw_conn *c)
 {
     struct cw_error err = {0};
-    const char *what = c->state == CONN_OPEN      ? "nothing was heard"
-                       : c->state == CONN_SHAKING ? "there was no handshake"
-                                                  : "there was no connection";
+    const char *what = c->state == CONN_OPEN      ? "the other side sent nothing"
+                       : c->state == CONN_SHAKING ? "the other side sent no handshake"
+                                                  : "the other side accepted no connection";
     cw_error_set(&err, CW_E_DEADLINE, "%s for %g s", what, (double)c->setup->timeout_ms / 1000);
     cw_conn_die(c, c->state == CONN_CLOSING ? NULL : &err);
 }

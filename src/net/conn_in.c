@@ -33,8 +33,10 @@ static void own_on_sent(void *arg)
 static int own_answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     if (c->out.n_own == MAX_OWN)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the peer does not read what it is sent: %d answers are queued", MAX_OWN);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side does not read its messages (is it stopped?): %d answers to it are queued",
+            MAX_OWN);
     int r = cw_conn_queue(c, e, NULL, 0, own_on_sent, c, NULL, 0, err);
     c->out.n_own += r >= 0;
     return r;
@@ -47,7 +49,8 @@ static int own_answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, stru
     struct cw_error unknown = {0};
     if (!m->id)
         return 0;
-    cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that %s does not know",
+    cw_error_set(&unknown, CW_E_SERVICE,
+                 "%s received a request of a kind that it does not know" CW_OTHER_VERSION,
                  "cachew " CACHEW_VERSION);
     cw_failure_envelope(&e, &f, m->id, &unknown);
     return own_answer(c, &e, err);
@@ -73,7 +76,8 @@ static int own_handle(struct cw_conn *c, const Cachew__Envelope *m, struct cw_er
         return m->re & CW_CONN_OWN_ID ? 0 : 1;
     case CACHEW__ENVELOPE__OF_HELLO:
     case CACHEW__ENVELOPE__OF_WELCOME:
-        return cw_error_set(err, CW_E_SERVICE, "a second handshake on one connection");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the other side sent a second handshake on one connection" CW_OTHER_VERSION);
     case CACHEW__ENVELOPE__OF_FAILURE:
         if (m->re)
             return 1;
@@ -105,7 +109,9 @@ static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
     else if (r >= 0 && fds->n)
-        r = cw_error_set(err, CW_E_SERVICE, "file descriptors came with a message that has none");
+        r = cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side sent file descriptors with a message that has none" CW_OTHER_VERSION);
     cw_frame_close_fds(fds);
     return r;
 }
@@ -122,7 +128,9 @@ static int in_claim_fds(struct cw_conn_in *in, struct cw_error *err)
     if (in->frame_start < in->came_to && rest > head && rest - head > in->frame.payload)
         return 0; /* another frame begins in these bytes */
     if (in->frame_start < in->came_from || in->frame_start >= in->came_to)
-        return cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side sent file descriptors in the middle of a message" CW_OTHER_VERSION);
     in->claimed = in->came;
     in->came.n = 0;
     return 0;
@@ -139,7 +147,9 @@ static int in_header_done(struct cw_conn *c, const uint8_t *header, struct cw_er
     int r = cw_frame_read(header, in_message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0,
                           &c->in.frame, err);
     if (r >= 0 && c->in.frame.packed && !c->packs)
-        r = cw_error_set(err, CW_E_SERVICE, "a compressed payload, which was not agreed on in the handshake");
+        r = cw_error_set(err, CW_E_SERVICE,
+                         "the other side sent a compressed payload, but the handshake agreed on no "
+                         "compression" CW_OTHER_VERSION);
     c->in.part = IN_MESSAGE;
     return r < 0 ? r : in_claim_fds(&c->in, err);
 }
@@ -164,7 +174,8 @@ static int in_want_payload(struct cw_conn *c, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     if (!c->ops->payload || own_is(in->envelope))
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that is not expected",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the other side sent an unexpected payload of %" PRIu64 " bytes" CW_OTHER_VERSION,
                             in->frame.payload);
     if (!in->hash && !(in->hash = XXH3_createState()))
         return cw_error_nomem(err, sizeof(*in->hash), "the hash of a payload");
@@ -313,7 +324,9 @@ static int in_take_fds(struct cw_conn_in *in, struct cw_frame_fds *fds, size_t b
 {
     if (in->came.n || bytes == 0) {
         cw_frame_close_fds(fds);
-        return cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side sent file descriptors in the middle of a message" CW_OTHER_VERSION);
     }
     in->came = *fds;
     in->came_from = in->offset;
@@ -343,8 +356,10 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
     }
     ssize_t r = cw_conn_read(c, pieces, n, c->local ? fds.fd : NULL, &fds.n);
     if (r == -EMSGSIZE)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d file descriptors came with a message",
-                            CW_FRAME_FDS),
+        return cw_error_set(
+                   err, CW_E_SERVICE,
+                   "the other side sent more than %d file descriptors with a message" CW_OTHER_VERSION,
+                   CW_FRAME_FDS),
                0;
     if (fds.n && in_take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
         return 0;
@@ -356,7 +371,8 @@ static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error
     if (in_feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
         return r;
     if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* no frame began here */
-        cw_error_set(err, CW_E_SERVICE, "file descriptors came in the middle of a message");
+        cw_error_set(err, CW_E_SERVICE,
+                     "the other side sent file descriptors in the middle of a message" CW_OTHER_VERSION);
     return r;
 }
 
@@ -364,10 +380,12 @@ static void in_ended(struct cw_conn *c)
 {
     struct cw_error err = {0};
     if (c->state == CONN_SHAKING)
-        cw_error_set(&err, CW_E_SERVICE, "the peer closed the connection before the handshake was done%s",
-                     c->accepted || c->local || c->tls ? "" : ": does it expect TLS?");
+        cw_error_set(
+            &err, CW_E_SERVICE, "the other side closed the connection before the handshake was done%s",
+            c->accepted || c->local || c->tls ? ""
+                                              : ": it may expect TLS (--tls-ca FILE, tls_ca= in Python)");
     else if (c->in.part != IN_HEADER || c->in.have)
-        cw_error_set(&err, CW_E_SERVICE, "the peer closed the connection in the middle of a message");
+        cw_error_set(&err, CW_E_SERVICE, "the other side closed the connection in the middle of a message");
     cw_conn_die(c, err.status ? &err : NULL);
 }
 

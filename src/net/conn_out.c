@@ -23,7 +23,7 @@ static int frame_duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n,
     for (size_t i = 0; i < n; i++) {
         int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
         if (fd < 0)
-            return cw_error_errno(err, CW_E_IO, errno, "descriptor %d can't be duplicated", fds[i]);
+            return cw_error_errno(err, CW_E_IO, errno, "file descriptor %d can't be duplicated", fds[i]);
         f->fds.fd[f->fds.n++] = fd;
     }
     return 0;
@@ -73,10 +73,15 @@ static int out_check(struct cw_conn *c, size_t n, size_t n_fds, struct cw_error 
     if (!cw_conn_listens(c) && c->state != CONN_CLOSING)
         return cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
     if (n > MAX_PIECES)
-        return cw_error_set(err, CW_E_BUG, "a payload of %zu pieces, expected at most %d", n, MAX_PIECES);
+        return cw_error_set(err, CW_E_BUG,
+                            "a payload is made of %zu parts, expected at most %d: this is a defect of "
+                            "Cachew, please report it",
+                            n, MAX_PIECES);
     if (n_fds > CW_FRAME_FDS || (n_fds && !c->local))
-        return cw_error_set(err, CW_E_BUG, "%zu descriptors with a message, expected at most %d", n_fds,
-                            c->local ? CW_FRAME_FDS : 0);
+        return cw_error_set(err, CW_E_BUG,
+                            "a message has %zu file descriptors, expected at most %d: this is a defect of "
+                            "Cachew, please report it",
+                            n_fds, c->local ? CW_FRAME_FDS : 0);
     return 0;
 }
 
@@ -96,14 +101,14 @@ static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
     if (c->owner != OWNER_OPENING)
         cw_conn_push(c);
     if (c->state == CONN_DEAD || cw_conn_queued(c) + size <= limit)
-        return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer)
-                                     : 0;
+        return c->state == CONN_DEAD
+                   ? cw_error_set(err, CW_E_SERVICE, "%s: the connection has ended", c->peer)
+                   : 0;
     struct cw_error why = {0};
-    cw_error_set(
-        &why, CW_E_SERVICE,
-        "the peer does not read what it is sent: %zu bytes are queued, and with the next message %zu more "
-        "would be; expected at most %zu in all",
-        cw_conn_queued(c), size, limit);
+    cw_error_set(&why, CW_E_SERVICE,
+                 "the other side does not read its messages (is it stopped?): %zu bytes are queued, and the "
+                 "next message has %zu more; expected at most %zu in all",
+                 cw_conn_queued(c), size, limit);
     cw_conn_die(c, &why);
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
 }

@@ -60,8 +60,12 @@ int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint
         return cw_error_nomem(err, size, "a message");
     if (memory->refused)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a message of %zu bytes would take more than %zu bytes in memory", size, limit);
-    return cw_error_set(err, CW_E_SERVICE, "a message of %zu bytes is not an Envelope", size);
+                            "the other side sent a message of %zu bytes that would take more than %zu bytes "
+                            "of memory here" CW_OTHER_VERSION,
+                            size, limit);
+    return cw_error_set(err, CW_E_SERVICE,
+                        "the other side sent a message of %zu bytes that can't be decoded" CW_OTHER_VERSION,
+                        size);
 }
 
 void cw_envelope_clear(struct cw_envelope_memory *m)

@@ -56,9 +56,12 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
         (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
     /* a TLS record: an alert (0x15), or the handshake of a TLS client (0x16) */
     bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3;
-    return cw_error_set(err, CW_E_SERVICE,
-                        "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32",
-                        tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
+    return cw_error_set(
+        err, CW_E_SERVICE,
+        "the other side speaks %s: its message begins with the bytes%s, expected 43 57 46 31 or 43 57 46 32",
+        tls ? "TLS, but this side does not (use TLS on both sides or on neither)"
+            : "another protocol than Cachew's (is the port right?)",
+        text);
 }
 
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit,
@@ -77,19 +80,26 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
     if (le64toh(h.sizes) >> 48 != frame_sizes_check(ret->message, payload))
         return cw_error_set(err, CW_E_SERVICE,
                             "the sizes in a frame's header (message: %" PRIu32 " bytes; payload: %" PRIu64
-                            " bytes) were changed on their way",
+                            " bytes) were changed on their way: the network or a machine's memory is faulty",
                             ret->message, payload);
     if (ret->packed && ret->payload == 0)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a frame says that its payload is compressed, but has no payload");
+                            "the other side sent a message that is marked as having a compressed payload, "
+                            "but has no payload" CW_OTHER_VERSION);
     if (ret->message > message_limit)
-        return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the other side sent a message of %" PRIu32
+                            " bytes, expected at most %zu" CW_OTHER_VERSION,
                             ret->message, message_limit);
     if (ret->payload > payload_limit)
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes, expected at most %zu",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the other side sent a payload of %" PRIu64
+                            " bytes, expected at most %zu" CW_OTHER_VERSION,
                             ret->payload, payload_limit);
     if (ret->payload == 0 && ret->payload_hash != 0)
-        return cw_error_set(err, CW_E_SERVICE, "a frame has the hash of a payload, but no payload");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side sent a message that has the hash of a payload, but no payload" CW_OTHER_VERSION);
     return 0;
 }
 
@@ -98,8 +108,8 @@ int cw_frame_check(uint64_t expected, uint64_t hash, const char *what, size_t si
     if (expected == hash)
         return 0;
     return cw_error_set(err, CW_E_SERVICE,
-                        "a %s of %zu bytes was changed on its way: its hash is %016" PRIx64
-                        ", expected %016" PRIx64,
+                        "a %s of %zu bytes was changed on its way (the network or a machine's memory is "
+                        "faulty): its hash is %016" PRIx64 ", expected %016" PRIx64,
                         what, size, hash, expected);
 }
 

@@ -48,8 +48,10 @@ int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct c
                       struct cw_error *err)
 {
     if (o->hello->n_capabilities > MAX_CAPABILITIES)
-        return cw_error_set(err, CW_E_BUG, "%zu capabilities, expected at most %d", o->hello->n_capabilities,
-                            MAX_CAPABILITIES);
+        return cw_error_set(err, CW_E_BUG,
+                            "a handshake has %zu capabilities, expected at most %d: this is a defect of "
+                            "Cachew, please report it",
+                            o->hello->n_capabilities, MAX_CAPABILITIES);
     struct cw_conn_setup *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a connection");
@@ -123,10 +125,11 @@ static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
     if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN ||
         h->version_min > h->version_max) {
         cw_error_attribute(err, "version", "", ""); /* a peer that gets this does not try again */
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "the peer speaks versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
-            h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the other side speaks versions %u to %u of Cachew's protocol, this side %d to "
+                            "%d (%s): use the same version of Cachew on both sides",
+                            h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX,
+                            "cachew " CACHEW_VERSION);
     }
     const char *token = c->setup->token;
     /* The comparison takes the same time for all tokens of the right length, so that timing reveals nothing.
@@ -134,8 +137,9 @@ static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
     if (token && (strlen(h->token) != strlen(token) || CRYPTO_memcmp(h->token, token, strlen(token)) != 0))
         return cw_error_value(
             err, CW_E_SERVICE, "token", "", "",
-            h->token[0] ? "the token is not the one that is expected here"
-                        : "a token is expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
+            h->token[0] ? "the token is wrong: the service expects another one (--token-file, $CACHEW_TOKEN, "
+                          "token= in Python)"
+                        : "the service expects a token (--token-file, $CACHEW_TOKEN, token= in Python)");
     return 0;
 }
 
@@ -186,12 +190,14 @@ static int shake_open(struct cw_conn *c, const Cachew__Envelope *m, struct cw_er
 static int shake_accepted(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
-        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello",
-                            (int)m->of_case);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side began with a message of kind %d, expected a handshake (Hello)" CW_OTHER_VERSION,
+            (int)m->of_case);
     c->hello_id = m->id;
     if (c->tls_state == TLS_PLAIN)
         return cw_error_value(err, CW_E_SERVICE, "tls", "", "",
-                              "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
+                              "the service expects TLS (--tls-ca FILE, tls_ca= in Python)");
     int r = hello_check(c, m->hello, err);
     if (r < 0)
         return r;
@@ -209,11 +215,14 @@ static int shake_connected(struct cw_conn *c, const Cachew__Envelope *m, struct 
         return 0;
     }
     if (m->of_case != CACHEW__ENVELOPE__OF_WELCOME)
-        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Welcome",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the other side answered the handshake with a message of kind %d, expected "
+                            "Welcome" CW_OTHER_VERSION,
                             (int)m->of_case);
     if (m->welcome->version < CW_PROTOCOL_MIN || m->welcome->version > CW_PROTOCOL_MAX)
         return cw_error_set(err, CW_E_SERVICE,
-                            "the peer chose version %u of the protocol, expected one of %d to %d",
+                            "the other side chose version %u of Cachew's protocol, but this side speaks %d "
+                            "to %d: use the same version of Cachew on both sides",
                             m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
     c->common = hello_common_capabilities(c->setup->hello, m->welcome->capabilities,
                                           m->welcome->n_capabilities);

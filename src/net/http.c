@@ -244,16 +244,17 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *c, const ch
         reply.status = MHD_HTTP_BAD_REQUEST;
     } else if (r->cut) {
         reply.status = MHD_HTTP_BAD_REQUEST;
-        cw_text_add(&reply.body, "the path has %%00, expected a path without zero bytes\n");
+        cw_text_add(&reply.body,
+                    "the URL's path has a zero byte (%%00): expected a path without zero bytes\n");
     } else if (!host_is_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         reply.status = MHD_HTTP_FORBIDDEN;
-        cw_text_add(&reply.body,
-                    "these pages are for this machine only: expected localhost or an IP address in Host\n");
+        cw_text_add(&reply.body, "these pages are served to this machine only: expected a URL (header Host) "
+                                 "with localhost or an IP address\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
         h->handler(h->user, path, r->query, &reply);
     } else {
         reply.status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        cw_text_add(&reply.body, "GET or HEAD is expected\n");
+        cw_text_add(&reply.body, "expected the HTTP method GET or HEAD\n");
     }
     return reply_send(c, &reply);
 }
@@ -293,7 +294,7 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
     int r = cw_address_parse(address, &a, err);
     if (r >= 0 && a.local)
         return cw_error_value(err, CW_E_OPTION, "address", address, "HOST:PORT",
-                              "HTTP at \"%.200s\": expected HOST:PORT", address);
+                              "the address for HTTP is \"%.200s\": expected HOST:PORT", address);
     if (r >= 0)
         r = cw_socket_listen(&a, &fd, &port, err);
     if (r < 0)

@@ -61,7 +61,9 @@ static bool listener_make_room(struct cw_listener *l)
     struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
     if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->at_ms.since < MIN_WAITED_MS)
         return false;
-    cw_error_set(&err, CW_E_SERVICE, "%u connections have sent no request: the oldest is closed to make room",
+    cw_error_set(&err, CW_E_SERVICE,
+                 "%u connections have sent no request yet: this one, the oldest of them, is closed to make "
+                 "room for new ones",
                  l->n_waiting);
     cw_listener_forget(c);
     cw_conn_die(c, &err);

@@ -89,7 +89,8 @@ int cw_watch_new(struct cw_loop *l, int fd, void (*fn)(void *arg, int events), v
     int r = uv_poll_init(cw_loop_uv(l), &w->uv, fd);
     if (r < 0) {
         free(w);
-        return cw_error_set(err, CW_E_IO, "descriptor %d can't be watched: %s", fd, uv_strerror(r));
+        return cw_error_set(err, CW_E_IO, "file descriptor %d can't be watched for events: %s", fd,
+                            uv_strerror(r));
     }
     w->uv.data = w;
     w->fn = fn;

@@ -97,9 +97,10 @@ int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool
     *ret = size & ~CW_PACK_STORED;
     if (*stored ? *ret == n : *ret > 0 && *ret < n)
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu bytes of a payload, expected %s",
-                        *stored ? "n uncompressed" : " compressed", *ret, n,
-                        *stored ? "the same number" : "fewer");
+    return cw_error_set(
+        err, CW_E_SERVICE,
+        "the other side sent a%s block of %zu bytes for %zu bytes of a payload, expected %s" CW_OTHER_VERSION,
+        *stored ? "n uncompressed" : " compressed", *ret, n, *stored ? "the same number" : "fewer bytes");
 }
 
 int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *to, size_t n,
@@ -109,9 +110,12 @@ int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *
     if (!ZSTD_isError(got) && got == n)
         return 0;
     if (ZSTD_isError(got))
-        return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes can't be read: %s", size,
-                            ZSTD_getErrorName(got));
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the other side sent a compressed block of %zu bytes that can't be read (%s)" CW_OTHER_VERSION,
+            size, ZSTD_getErrorName(got));
     return cw_error_set(err, CW_E_SERVICE,
-                        "a compressed block of %zu bytes has %zu bytes of a payload, expected %zu", size, got,
-                        n);
+                        "the other side sent a compressed block of %zu bytes that has %zu bytes of a "
+                        "payload, expected %zu" CW_OTHER_VERSION,
+                        size, got, n);
 }

@@ -84,7 +84,8 @@ void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size
     double packed_ns = CW_MAX(compressing, sending);
     if (packed_ns * WORTH > now) {
         policy_record(p, now_ns, false, 1e9 / packed_ns,
-                      "the network is the bottleneck, but a compressed sample would not arrive sooner");
+                      "the network is the bottleneck, but a sample of the payloads would arrive no sooner if "
+                      "compressed");
         policy_give_up(p, now_ns);
         return;
     }

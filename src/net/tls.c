@@ -110,14 +110,15 @@ static const char *tls_reason(void)
 
 static int tls_bad_file(const char *what, const char *file, struct cw_error *err)
 {
-    return cw_error_at_file(err, CW_E_OPTION, file, 0, "the %s %s can't be used: %s", what, file,
+    return cw_error_at_file(err, CW_E_OPTION, file, 0, "the TLS %s %s can't be used: %s", what, file,
                             tls_reason());
 }
 
 static int tls_load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
 {
     if (!f->certificate != !f->key || (listening && !f->certificate))
-        return cw_error_set(err, CW_E_OPTION, "TLS needs both a certificate and its key");
+        return cw_error_set(err, CW_E_OPTION,
+                            "TLS needs both a certificate and its private key (--tls-cert, --tls-key)");
     if (f->certificate && SSL_CTX_use_certificate_chain_file(c, f->certificate) != 1)
         return tls_bad_file("certificate", f->certificate, err);
     if (f->key && SSL_CTX_use_PrivateKey_file(c, f->key, SSL_FILETYPE_PEM) != 1)
@@ -276,14 +277,17 @@ static int stream_init(struct cw_tls_stream *s, const char *host, struct cw_erro
     snprintf(s->host, sizeof(s->host), "%s", host);
     return stream_expect_host(s->ssl, host)
                ? 0
-               : cw_error_set(err, CW_E_OPTION, "\"%s\" can't be the name in a certificate", host);
+               : cw_error_set(err, CW_E_OPTION,
+                              "\"%s\" is not a host name or address that a TLS certificate can have", host);
 }
 
 int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret,
                       struct cw_error *err)
 {
     if (t->listening != !host)
-        return cw_error_set(err, CW_E_BUG, "this struct cw_tls was made for %s",
+        return cw_error_set(err, CW_E_BUG,
+                            "TLS that was set up for %s is used for the opposite: this is a defect of "
+                            "Cachew, please report it",
                             t->listening ? "listening" : "connecting");
     struct cw_tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
@@ -315,9 +319,12 @@ static void stream_explain(struct cw_tls_stream *s)
     long verified = SSL_get_verify_result(s->ssl);
     unsigned long code = ERR_peek_error();
     if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the peer's certificate is not for \"%s\"", s->host);
+        cw_error_set(&s->why, CW_E_SERVICE,
+                     "TLS: the other side's certificate is not for \"%s\": expected a certificate that names "
+                     "this host (cachew keys init --host)",
+                     s->host);
     else if (verified != X509_V_OK)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the peer's certificate is not accepted: %s",
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: the other side's certificate is not accepted: %s",
                      X509_verify_cert_error_string(verified));
     else if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", tls_reason());

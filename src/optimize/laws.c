@@ -4,11 +4,13 @@
 #include <string.h>
 
 static const struct cw_law laws[] = {
-    {.says = "an operator that drops elements may come before one that computes components it does not read",
+    {.says = "an operator that drops elements may come before an operator that computes components that the "
+             "first one does not read",
      .earlier = CW_COUNT_SAME,
      .later = CW_COUNT_FEWER,
      .conditions = CW_LAW_UNREAD | CW_LAW_NO_DRAW},
-    {.says = "an operator that moves values to other places may come before one that changes each by itself",
+    {.says = "an operator that only moves values (as a flip does) may come before an operator that changes "
+             "each value by itself",
      .earlier = CW_COUNT_SAME,
      .earlier_actions = 1 << CW_ACTS_PIXELWISE | 1 << CW_ACTS_CAST,
      .later = CW_COUNT_SAME,

@@ -49,7 +49,9 @@ int cw_padding_take(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
     }
     if (r > 0)
         r = cw_error_set(err, CW_E_BUG,
-                         "epoch %" PRIu64 " gave fewer batches when it was repeated than before", epoch);
+                         "epoch %" PRIu64 " was computed again to pad the batches of a rank, and gave fewer "
+                         "batches than before; this is a defect of Cachew, please report it",
+                         epoch);
     /* the next call starts with a new iterator, because this one may have accepted the batch already */
     if (r < 0) {
         if (r != CW_E_DEADLINE && r != CW_E_INTERRUPTED)

@@ -126,7 +126,8 @@ int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret
         return 0;
     if (json_error_code(&je) == json_error_numeric_overflow)
         return state_overflow(name, text, size, &je, err);
-    return cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s (is it cut off?)", name,
+    return cw_error_set(err, CW_E_STATE,
+                        "%.300s is not valid JSON: line %d: %s (is the end of the file missing?)", name,
                         je.line, je.text);
 }
 
@@ -164,8 +165,8 @@ static int state_read_skip(const struct cw_compiled *c, const char *skip, struct
         at = state_read_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
             return cw_error_set(err, CW_E_STATE,
-                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" with "
-                                "keys below %u and elements in base 36",
+                                "state: skip is \"%.60s\", so the state is damaged: expected \"elements\" or "
+                                "\"key:elements\", with keys below %u and elements in base 36",
                                 skip, cw_n_keys(c));
         e->skip[key] = n;
     }
@@ -187,10 +188,10 @@ static int state_read_entry(const struct cw_compiled *c, const json_t *state, st
         used = 0;
         if (sscanf(at, "%u:%" SCNu64 ":%" SCNu64 "%n", &k, &l.pass, &l.count, &used) < 3 || used == 0 ||
             k >= c->n_limits || l.count >= CW_ENDLESS)
-            return cw_error_set(
-                err, CW_E_STATE,
-                "state: limits is \"%.60s\": expected \"limit:pass:elements\" with limits below %u", limits,
-                c->n_limits);
+            return cw_error_set(err, CW_E_STATE,
+                                "state: limits is \"%.60s\", so the state is damaged: expected "
+                                "\"limit:pass:elements\" with limits below %u",
+                                limits, c->n_limits);
         e->limits[k] = l;
     }
     return r;
@@ -210,17 +211,19 @@ static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const j
         return r;
     if (version != STATE_VERSION || plan != PLAN_VERSION)
         return cw_error_set(err, CW_E_STATE,
-                            "state: version %" PRIu64 " of plan %" PRIu64
-                            ": expected version %d of plan %d; another version of Cachew wrote it",
+                            "state: another version of Cachew wrote it (version %" PRIu64
+                            " of states and %" PRIu64
+                            " of plans; this Cachew has %d and %d): resume with the Cachew that wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
     if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_read_u64(state, "seed", &saved, err)) < 0)
         return r;
-    return saved == seed
-               ? 0
-               : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has seed %" PRIu64,
-                              saved, seed);
+    return saved == seed ? 0
+                         : cw_error_set(err, CW_E_STATE,
+                                        "state: it was saved by a run with seed %" PRIu64
+                                        ", but this run has seed %" PRIu64,
+                                        saved, seed);
 }
 
 static int state_read_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
@@ -233,14 +236,15 @@ static int state_read_handed(const struct cw_iterator_options *o, const json_t *
         return 0;
     *ret = strtoull(bits ? bits : "", &end, 16);
     if (!bits || !*bits || *end || strlen(bits) > 16)
-        return cw_error_set(err, CW_E_STATE,
-                            "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
-                            bits ? bits : "no text");
+        return cw_error_set(
+            err, CW_E_STATE,
+            "state: handed_out is %.60s, so the state is damaged: expected 1 to 16 hexadecimal digits",
+            bits ? bits : "no text");
     if (!o->unordered)
         return cw_error_value(
             err, CW_E_STATE, "order", "any", "exact",
-            "state: order is any, this run has exact: some batches after batch g were already "
-            "handed out, and exact order can't leave them out; expected order any");
+            "state: it was saved by a run with order \"any\", which had delivered some batches out of order; "
+            "a run with order \"exact\" would deliver them again; expected order \"any\"");
     return 0;
 }
 
@@ -254,12 +258,12 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
     char have[64], expected[64];
     int r;
     if (own != o->own_ranges && (own || begun))
-        return cw_error_value(
-            err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
-            o->at_most_once ? "at-most-once" : "exactly-once",
-            "state: its batch %s made of one rank's own ranges (guarantee at-most-once with several ranks), "
-            "and this run's batches %s: expected a state that a run with the same guarantee wrote",
-            own ? "is" : "is not", own ? "are not" : "are");
+        return cw_error_value(err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
+                              o->at_most_once ? "at-most-once" : "exactly-once",
+                              "state: its batch %s made of data of one rank only (as guarantee "
+                              "\"at-most-once\" does with several ranks), but this run's batches %s: "
+                              "expected a state that a run with the same guarantee wrote",
+                              own ? "is" : "is not", own ? "are not" : "are");
     if (!own && !json_object_get(state, "handed_out"))
         return 0;
     if ((r = state_read_u64(state, "rank", &rank, err)) < 0 ||
@@ -270,8 +274,8 @@ static int state_check_rank(const struct cw_iterator_options *o, const json_t *s
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
     return cw_error_value(err, CW_E_STATE, "rank", have, expected,
-                          "state: rank is %s, this run is rank %s: the state says only which batches its own "
-                          "rank was handed out",
+                          "state: it was saved by rank %s, and this run is rank %s: the state says only "
+                          "which batches its own rank has got; load each rank's own state",
                           have, expected);
 }
 

@@ -75,7 +75,7 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
     }
     if (b->n == CW_MAX_COMPONENTS)
         return cw_error_set(err, CW_E_PIPELINE,
-                            "component \"%.80s\" exceeds the limit: expected at most %d components", name,
+                            "component \"%.80s\" is one too many: expected at most %d components", name,
                             CW_MAX_COMPONENTS);
     if (CW_ARRAY_ROOM(b->components, b->capacity, b->n + (size_t)1, "components", err) < 0)
         return CW_E_MEMORY;

@@ -16,17 +16,17 @@ static const char *cache_point_why_inert(const struct cw_compiled *c, const stru
 {
     *ret_draws = false;
     if (cw_op_is_stream(g->ops[0]->desc))
-        return "its source is a stream, whose elements can't be identified before they arrive";
+        return "the pipeline's source is a stream, whose elements can't be identified before they arrive";
     if (g->ops[0]->desc->kind == CW_OP_INDEX)
-        return "each of its elements is made of several records, but a cache entry belongs to one record";
+        return "an element is made of several records there, but a cache entry belongs to one record";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
-            return "it comes after flat_map, whose elements are not cached; write it before flat_map";
+            return "the cache point comes after flat_map, whose elements are not cached; write it before "
+                   "flat_map";
         *ret_draws |= cw_op_draws(g->ops[i]);
         if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
-            return "it comes after an operator that draws anew in each epoch; write it before that operator, "
-                   "or "
-                   "set freeze";
+            return "the cache point comes after an operator that draws new random numbers in each epoch; "
+                   "write it before that operator, or set freeze";
     }
     return NULL;
 }

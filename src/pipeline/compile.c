@@ -48,10 +48,12 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     struct cw_compiled *c = x->c;
     if (!top)
         return compile_refuse(x, node,
-                              "comes inside an input of another operator: write it after that operator");
+                              "makes batches inside an input of another operator (concat, zip or mix): write "
+                              "it after that operator");
     if (c->batcher)
         return compile_refuse(x, node,
-                              "comes after another batcher: expected only one batcher in a pipeline");
+                              "comes after another operator that makes batches: expected only one batch or "
+                              "bucket_by_length in a pipeline");
     const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
     c->batcher = node->desc;
     c->batcher_attrs = node->attrs;
@@ -84,20 +86,19 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
     if ((node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP) && !node->desc->function)
-        return compile_refuse(
-            x, node,
-            "comes after a batcher, but changes the number of elements: write it before the batcher");
+        return compile_refuse(x, node,
+                              "comes after batch or bucket_by_length, but changes the number of elements: "
+                              "write it before that operator");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
         return compile_refuse(x, node, "comes after map_batches: write it before map_batches");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
         return compile_refuse(x, node,
-                              "comes after a batcher: write it before the batcher, or use map_batches, whose "
-                              "function gets whole "
-                              "batches");
+                              "comes after batch or bucket_by_length: write it before that operator, or use "
+                              "map_batches, whose function gets whole batches");
     if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
-        return compile_refuse(
-            x, node,
-            "comes after a batcher: write it before the batcher (--epochs repeats the data set, too)");
+        return compile_refuse(x, node,
+                              "can't come after batch or bucket_by_length here: write it before that "
+                              "operator (to repeat the data set, --epochs is enough)");
     if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
         cw_error_op(x->err, node->desc->name);
         return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s: write it before that operator",
@@ -127,8 +128,8 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
     struct cw_compiled *c = x->c;
     if (!c->batcher)
         return compile_refuse(x, node,
-                              "has no batcher before it, but its function gets whole batches: write batch "
-                              "before it, or use map");
+                              "needs batch or bucket_by_length before it, because its function gets whole "
+                              "batches: write batch before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
     if (!grown)
         return cw_error_nomem(x->err, sizeof(*grown), "operators");
@@ -161,7 +162,7 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
 {
     const struct cw_chain *chain = &node->inputs[k];
     const struct cw_compile_path *p = &x->paths[x->n_paths - 1];
-    const char *odd = chain->nodes[0].n_inputs    ? "begins with an operator that has inputs itself"
+    const char *odd = chain->nodes[0].n_inputs    ? "begins with concat, zip or mix"
                       : !flow->counted            ? "has no known number of elements"
                       : p->program.n_cache_points ? "has a cache point"
                                                   : NULL;
@@ -169,10 +170,11 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
     if (!odd)
         return 0;
     cw_error_op(x->err, node->desc->name);
-    return cw_error_set(x->err, CW_E_PIPELINE,
-                        "%s: input %zu %s: expected a source with an index, index operators and maps; write "
-                        "all other operators after %s",
-                        node->desc->name, k, odd, node->desc->name);
+    return cw_error_set(
+        x->err, CW_E_PIPELINE,
+        "%s: input %zu %s: expected a source whose records are known beforehand, then only shuffle, take, "
+        "skip, repeat and one-to-one operators; write all other operators after %s",
+        node->desc->name, k, odd, node->desc->name);
 }
 
 /* Adds the first operator of a chain: a source, or an operator with inputs. */
@@ -207,15 +209,15 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
 static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bool top,
                             const struct flow *flow)
 {
-    const char *why =
-        !top || x->n_paths > 1 ? "its elements come from several inputs: expected one source"
-        : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
-            ? "its input is a stream: expected a source with an index"
-        : flow->limited
-            ? "comes after a take or skip whose input has no known number of elements: write it before "
-              "that operator"
-        : x->c->group ? "comes after another operator that takes a window of elements: expected only one"
-                      : NULL;
+    const char *why = !top || x->n_paths > 1
+                          ? "gets elements from several sources: expected a pipeline with exactly one source"
+                      : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
+                          ? "gets elements from a stream (iterable): expected a source with an index, whose "
+                            "records are known beforehand"
+                      : flow->limited ? "comes after a take or skip of elements whose number is not known "
+                                        "beforehand: write it before that take or skip"
+                      : x->c->group   ? "comes after another pack: expected only one in a pipeline"
+                                      : NULL;
     if (why)
         return compile_refuse(x, node, why);
     x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
@@ -263,14 +265,11 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
     const struct cw_index_map *map = node->desc->index;
     struct cw_compiled *c = x->c;
     if (c->group && !map->limit)
-        return compile_refuse(x, node,
-                              "comes after an operator that takes the elements of a window together: write "
-                              "it before that operator");
+        return compile_refuse(x, node, "comes after pack: write it before pack");
     if (map->permutes && flow->limited)
-        return compile_refuse(
-            x, node,
-            "comes after a take or skip whose input has no known number of elements: write shuffle before "
-            "that operator");
+        return compile_refuse(x, node,
+                              "comes after a take or skip of elements whose number is not known beforehand: "
+                              "write shuffle before that take or skip");
     if (map->limit && !flow->counted) {
         compile_add_limit(x, node, first, top);
         flow->limited = true;

@@ -149,9 +149,10 @@ static int path_append(struct cw_compile *x, struct cw_compile_path *p, struct c
         const struct cw_component *c = &other->bind.components[i];
         if (cw_bind_find(&p->bind, c->name)) {
             cw_error_op(x->err, node->desc->name);
-            return cw_error_value(x->err, CW_E_PIPELINE, "inputs", c->name, "different names in all inputs",
-                                  "%s: component \"%s\" is in two inputs: expected different names, as "
-                                  "rename gives",
+            return cw_error_value(x->err, CW_E_PIPELINE, "inputs", c->name,
+                                  "different names of components in all inputs",
+                                  "%s: component \"%s\" is in two inputs: expected different names; the "
+                                  "operator rename changes them",
                                   node->desc->name, c->name);
         }
         r = cw_bind_put(&p->bind, c->name, c->value, &c->type, x->err);

@@ -115,7 +115,8 @@ static int pipeline_parse_node(struct parse *p, const json_t *object, int depth,
 static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret)
 {
     if (depth > MAX_NESTING)
-        return cw_error_set(p->err, CW_E_PIPELINE, "the pipeline is nested deeper than %d chains",
+        return cw_error_set(p->err, CW_E_PIPELINE,
+                            "chains (lists of operators) are nested more than %d deep in the pipeline",
                             MAX_NESTING);
     if (!json_is_array(list) || json_array_size(list) == 0)
         return cw_error_set(p->err, CW_E_PIPELINE,
@@ -227,10 +228,10 @@ static int pipeline_parse_root(const struct cw_op_table *table, const json_t *ro
             known |= strcmp(key, keys[i]) == 0;
         if (!known) {
             const char *near = cw_nearest(key, keys, CW_COUNT_OF(keys));
-            return cw_error_set(
-                err, CW_E_PIPELINE,
-                "unknown key \"%.60s\"%s%s%s: expected \"cachew\", \"pipeline\", \"on_error\", \"defaults\"",
-                key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+            return cw_error_set(err, CW_E_PIPELINE,
+                                "the pipeline file has an unknown key \"%.60s\"%s%s%s: expected \"cachew\", "
+                                "\"pipeline\", \"on_error\", \"defaults\"",
+                                key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         }
     }
     const json_t *version = json_object_get(root, "cachew"), *v;

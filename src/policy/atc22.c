@@ -125,15 +125,15 @@ static bool atc22_report(const struct rule *rule, struct atc22 *m, double s, dou
     if (m->state == FIRST) {
         m->state = UP;
         m->before_s = s;
-        snprintf(d->why, sizeof(d->why), "the first report: %.4g s a batch", s);
+        snprintf(d->why, sizeof(d->why), "first measurement: a batch takes %.4g s", s);
         if (m->workers < maximum)
             atc22_change(m, m->workers + 1);
         else
             atc22_settle(m, m->workers, s, queue);
         return true;
     }
-    snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% %s time a batch", m->workers,
-             m->before_workers, 100 * fabs(gain), gain < 0 ? "more" : "less");
+    snprintf(d->why, sizeof(d->why), "with %.0f instead of %.0f workers, a batch takes %.1f %% %s time",
+             m->workers, m->before_workers, 100 * fabs(gain), gain < 0 ? "more" : "less");
     bool go_on = m->state == UP ? gain > rule->up && m->workers < maximum
                                 : gain > -rule->down && m->workers > 1;
     bool keep = m->state == UP && gain > rule->up;
@@ -161,8 +161,9 @@ static void atc22_choose_cache_point(struct atc22 *m, const struct cw_facts *f, 
             m->cache_point = i;
         }
     }
-    snprintf(d->why, sizeof(d->why), "computing: %.4g s a batch; with %s: %.4g s", compute_s,
-             m->cache_point >= 0 ? f->cache_points[(int)m->cache_point].name : "no cache", best);
+    snprintf(d->why, sizeof(d->why),
+             "a batch takes %.4g s without a cache; with the best cache point (%s) it takes %.4g s",
+             compute_s, m->cache_point >= 0 ? f->cache_points[(int)m->cache_point].name : "none", best);
 }
 
 static void atc22_turn_epoch(struct atc22 *m, const struct cw_facts *f)
@@ -222,7 +223,9 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
     if (f->epoch > m->epoch)
         atc22_turn_epoch(m, f);
     if (m->workers != before)
-        snprintf(d->why, sizeof(d->why), "caching changed: the search starts again from one worker");
+        snprintf(d->why, sizeof(d->why),
+                 "the job begins to write or read a cache, so the search for the number of workers starts "
+                 "again from one");
     bool decided = m->mode == PROFILE ? atc22_profile(m, f, d)
                                       : atc22_measure(&rules[(int)policy->parameter], m, f, d);
     m->workers = CW_MIN(m->workers, cw_pools_together(f).maximum);

@@ -313,7 +313,8 @@ static void auto_replan(struct cw_auto *m, const struct cw_facts *f, double now_
     cw_auto_watch_believe_waiting(m, DECISIONS - 1, now_s);
     if (!first && !(m->plan.trial_from > 0)) /* these workers are too few, so fewer are not to be tried */
         m->plan.trial_from = -1;
-    auto_evaluate(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
+    auto_evaluate(m, f, now_s, false, first ? NULL : "the client waits for batches, which was not expected",
+                  d);
     d->replanned = d->concluded && !first;
     m->plan.evaluated_n = m->watch.known.interval.n;
 }

@@ -1,3 +1,6 @@
+/* What auto derives from its measurements: the curve of supply by number of workers, limits other than
+ * workers, and their errors. Owns struct cw_auto_belief; reads the measurements of auto_watch.h. Called by
+ * the other files of auto. "Workers" are capacities (supply.h). */
 #include "policy/auto_belief.h"
 
 #include <math.h>

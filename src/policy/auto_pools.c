@@ -1,3 +1,5 @@
+/* Workers of several pools in the policy auto: the relative speed of each pool's workers, and how many were
+ * decided on. Owns struct cw_auto_pools. Called by the other files of auto. */
 #include "policy/auto_pools.h"
 
 #include <math.h>

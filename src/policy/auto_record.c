@@ -1,3 +1,5 @@
+/* Writes the record of a decision of auto: measurements, alternatives, and the reason (`why`, for users).
+ * Called by auto.c. */
 #include "policy/auto_record.h"
 
 #include <math.h>
@@ -54,11 +56,11 @@ static const char *record_limit_text(enum cw_bottleneck limit)
 {
     static const char *const texts[] = {
         [CW_BOTTLENECK_UNKNOWN] = "",
-        [CW_BOTTLENECK_WORKERS] = "computing is the limit then",
-        [CW_BOTTLENECK_CLIENT] = "the client itself is the limit then",
-        [CW_BOTTLENECK_STORAGE] = "reading the source is the limit then",
-        [CW_BOTTLENECK_CACHE] = "reading the cache is the limit then",
-        [CW_BOTTLENECK_SCALING] = "more workers hardly help",
+        [CW_BOTTLENECK_WORKERS] = "then computing is the limit",
+        [CW_BOTTLENECK_CLIENT] = "then the client itself is the limit",
+        [CW_BOTTLENECK_STORAGE] = "then reading the source is the limit",
+        [CW_BOTTLENECK_CACHE] = "then reading the cache is the limit",
+        [CW_BOTTLENECK_SCALING] = "more workers would hardly help",
         [CW_BOTTLENECK_MAXIMUM] = "the job can't have more workers",
     };
     return texts[limit];
@@ -91,14 +93,15 @@ static _printf_(2, 3) void why_add(struct cw_decision *d, const char *format, ..
     va_end(args);
 }
 
-/* Adds "5"; with several pools "5 (4 of near, 1 of far", without the closing bracket. */
+/* Adds "5 workers"; with several pools "5 workers (4 of pool near, 1 of pool far", without the closing
+ * bracket. */
 static void why_add_count(struct cw_decision *d, const struct cw_facts *f, const struct cw_alternative *a)
 {
     const char *between = " (";
-    why_add(d, "%d", a->workers);
+    why_add(d, "%d worker%s", a->workers, a->workers == 1 ? "" : "s");
     for (int i = 0; f->n_pools > 1 && i < f->n_pools; i++)
         if (a->pools[i] > 0) {
-            why_add(d, "%s%d of %.20s", between, a->pools[i], f->pools[i].name);
+            why_add(d, "%s%d of pool %.20s", between, a->pools[i], f->pools[i].name);
             between = ", ";
         }
 }
@@ -134,8 +137,8 @@ static void why_add_more(struct cw_decision *d, const struct cw_outlook *o,
     else if (dearer <= 0)
         why_add(d, "hardly gain anything");
     else
-        why_add(d, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer,
-                better ? " until the next decision" : "");
+        why_add(d, "take %.2g %% less time and cost %.2g %% more %s", 100 * less, 100 * dearer,
+                better ? "until the next decision" : "for the rest of the job");
 }
 
 /* Adds the first cache point that would be faster and cheaper than the chosen one, but by too little. */
@@ -148,7 +151,7 @@ static void why_add_other_place(struct cw_decision *d, const struct cw_outlook *
             continue;
         why_add(d, "; ");
         why_add_place(d, o->facts, i);
-        why_add(d, " would gain too little");
+        why_add(d, " would be faster and cheaper, but by too little");
         return;
     }
 }
@@ -191,15 +194,15 @@ static void why_put(struct cw_decision *d, const struct cw_auto *m, const struct
            measured_s = m->watch.known.interval.n > 0 ? m->watch.known.interval.mean : 0;
     snprintf(d->why, sizeof(d->why), "%s", reason->why);
     if (m->watch.known.interval.n > 0)
-        why_add(d, ": %.4g s a batch with %d (step %.4g s)", measured_s, d->seen.workers,
-                m->watch.known.step.mean);
+        why_add(d, ": a batch takes %.4g s with %d worker%s (the client's step: %.4g s)", measured_s,
+                d->seen.workers, d->seen.workers == 1 ? "" : "s", m->watch.known.step.mean);
     if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * measured_s)
-        why_add(d, ", though by the workers' computing time it would be %.4g s", computed_s);
+        why_add(d, ", although by the workers' computing time it would take %.4g s", computed_s);
     if (d->seen.doubt >= LEAST_DOUBT)
-        why_add(d, ", which may be %.0f %% more", 100 * d->seen.doubt);
+        why_add(d, ", and workers are assumed to be %.0f %% slower, as a safety margin", 100 * d->seen.doubt);
     why_add(d, "; ");
     why_add_count(d, f, chosen);
-    if (f->n_pools > 1) /* with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)" */
+    if (f->n_pools > 1) /* and the reason for these pools: "5 workers (4 of pool near; near first: ...)" */
         why_add(d, "; %.20s first: %s)", f->pools[o->supply.order[chosen->order][0]].name,
                 chosen->order ? "its workers start soonest" : "its computing costs least");
     if (chosen->cache_point >= 0) {
@@ -207,7 +210,7 @@ static void why_put(struct cw_decision *d, const struct cw_auto *m, const struct
         why_add_place(d, f, chosen->cache_point);
         why_add(d, ",");
     }
-    why_add(d, " %s %.4g s: ", chosen->workers == 1 ? "gives" : "give", chosen->batch_s);
+    why_add(d, " %s expected to take %.4g s a batch: ", chosen->workers == 1 ? "is" : "are", chosen->batch_s);
     why_add_limit(d, m, o, chosen, reason);
 }
 
@@ -233,10 +236,11 @@ static void why_put_cache(struct cw_decision *d, const struct cw_auto *m, const 
     }
     snprintf(d->why, sizeof(d->why), "%s", reason->why);
     if (m->watch.known.interval.n > 0)
-        why_add(d, ": %.4g s a batch (step %.4g s)", m->watch.known.interval.mean, m->watch.known.step.mean);
+        why_add(d, ": a batch takes %.4g s (the client's step: %.4g s)", m->watch.known.interval.mean,
+                m->watch.known.step.mean);
     why_add(d, "; ");
     why_add_place(d, f, chosen->cache_point);
-    why_add(d, " the rest of the job takes %.4g s a batch", record_rest_s(f, chosen));
+    why_add(d, ", the rest of the job takes %.4g s a batch", record_rest_s(f, chosen));
     if (other.time_s < 0)
         return;
     bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
@@ -244,7 +248,7 @@ static void why_put_cache(struct cw_decision *d, const struct cw_auto *m, const 
     why_add_place(d, f, other.cache_point);
     why_add(d, " %.4g s%s", record_rest_s(f, &other),
             same                            ? ", too"
-            : other.time_s < chosen->time_s ? ", which would gain too little"
+            : other.time_s < chosen->time_s ? ", which would be faster and cheaper, but by too little"
                                             : "");
 }
 

@@ -1,3 +1,6 @@
+/* Collects what auto measures with the workers that it decided on, and detects when conditions changed: the
+ * client's step, the speed of the input, or the cache. Owns struct cw_auto_watch. Called by auto.c at each
+ * report. */
 #include "policy/auto_watch.h"
 
 #include <math.h>

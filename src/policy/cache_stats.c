@@ -1,3 +1,5 @@
+/* Statistics of cache points: what a process measured of each cache variant, that is, of using one of the
+ * cache points or none. No locks: callers own all structs. */
 #include "policy/cache_stats.h"
 
 #include "base/macro.h"

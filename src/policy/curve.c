@@ -1,3 +1,5 @@
+/* The time of a batch by the number of workers: a curve through measured points. Pure functions, called by
+ * plan.c and auto_belief.c. */
 #include "policy/curve.h"
 
 #include <math.h>

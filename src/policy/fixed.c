@@ -1,4 +1,5 @@
-/* fixed:N: N workers from the start, no decisions about caches. For comparison with other policies. */
+/* The policy fixed:N, for comparison with other policies: N workers from the start, or the job's maximum if
+ * that is less. It decides nothing about caches. The table of policies calls it. */
 #include <stdio.h>
 
 #include "base/macro.h"
@@ -17,9 +18,10 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
     cw_pools_fill(facts, n, d);
     d->concluded = !m->decided;
     m->decided = 1;
-    int size = snprintf(d->why, sizeof(d->why), "%d %s asked for", wanted, wanted == 1 ? "was" : "were");
+    int size = snprintf(d->why, sizeof(d->why), "%d %s requested by the policy fixed:N", wanted,
+                        wanted == 1 ? "worker was" : "workers were");
     if (n < wanted)
-        snprintf(d->why + size, sizeof(d->why) - (size_t)size, ", this job may have %d now", n);
+        snprintf(d->why + size, sizeof(d->why) - (size_t)size, ", but this job may have only %d now", n);
 }
 
 static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};

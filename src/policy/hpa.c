@@ -67,7 +67,8 @@ static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *
     double before = m->workers;
     if (now_s >= m->next_s && m->span_s > 0) {
         hpa_sync(m, pool);
-        snprintf(d->why, sizeof(d->why), "utilisation %.0f %% of %d workers, target %.0f %%",
+        snprintf(d->why, sizeof(d->why),
+                 "the CPU utilisation is %.0f %% on average over %d workers, and the target is %.0f %%",
                  100 * m->busy_s / m->span_s, pool->running, 100 * TARGET);
         d->concluded = m->workers != before || m->n == 1;
         m->next_s = now_s + SYNC_S;

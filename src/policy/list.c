@@ -145,7 +145,8 @@ int cw_pool_name_check(const char *name, struct cw_error *err)
     return is_static
                ? cw_error_set(
                      err, CW_E_OPTION,
-                     "pool \"%s\" has the workers that no provisioner started: expected another name", name)
+                     "pool \"%s\" is reserved for workers that no provisioner started: expected another name",
+                     name)
                : cw_error_set(err, CW_E_OPTION,
                               "the pool's name has %zu bytes: expected 1 to %d bytes of valid UTF-8", size,
                               POOL_NAME_BYTES);

@@ -1,3 +1,4 @@
+/* Mean and scatter of a measurement per batch, and the error of the mean. */
 #include "policy/mean.h"
 
 #include <math.h>

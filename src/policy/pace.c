@@ -1,3 +1,5 @@
+/* A consumer's pace: the time that its own step takes from batch to batch, and the time that it waits, summed
+ * over steps. remote/ and session/ keep one for a consumer, the dispatcher keeps one for each rank. */
 #include "policy/pace.h"
 
 /* A step is a pause if it takes more than PAUSE_STEPS times the mean step and more than PAUSE_S seconds. The

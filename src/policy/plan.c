@@ -1,3 +1,5 @@
+/* Computes time and cost of the rest of a job for a number of workers and a cache point, and finds the best
+ * combination. Pure functions, called by auto. */
 #include "policy/plan.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Divides the workers of a pool among jobs. Called by the dispatcher and the simulator. */
 #include "policy/share.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Workers of several pools as one capacity, measured in workers of the first pool. Each worker adds its speed
+ * relative to a worker of that pool. Pure functions, called by the policy auto. */
 #include "policy/supply.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The addresses of a worker, which are tried one after the other. The client's links and the worker's
+ * connections use it; a caller owns its list. */
 #include "remote/addresses.h"
 
 #include <stdio.h>

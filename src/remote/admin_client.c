@@ -1,3 +1,6 @@
+/* The client of `cachew jobs`, `cachew workers` and similar: sends one query (cw_observe) or command
+ * (cw_steer, cw_share_job, cw_aim_job) to the dispatcher, and returns when the answer has come or the time is
+ * over. Each call has a loop and a connection of its own. The caller frees the JSON answer. Any thread. */
 #include "remote/admin_client.h"
 
 #include <stdlib.h>
@@ -106,7 +109,8 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
     struct admin_query q = {.options = o, .request = &e};
     int r = query_run(&q, err);
     if (r >= 0 && !q.json)
-        r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s sent an unexpected answer to a query",
+        r = cw_error_set(err, CW_E_SERVICE,
+                         "the dispatcher at %s sent an unexpected answer to a query" CW_OTHER_VERSION,
                          o->service);
     if (r < 0) {
         free(q.json);

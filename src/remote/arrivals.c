@@ -199,10 +199,10 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
         return 0;
     }
     if (m->first != f->first)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "worker %llu sent keys from element %llu on: expected keys from element %llu on",
-                            (unsigned long long)l->worker, (unsigned long long)m->first,
-                            (unsigned long long)f->first);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "worker %llu sent keys from element %llu on: expected keys from element %llu on" CW_OTHER_VERSION,
+            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)f->first);
     free(f->keys); /* keys of an earlier, invalid message */
     if (!(f->keys = malloc(n * sizeof(*f->keys) + 1)))
         return cw_error_nomem(err, n * sizeof(*f->keys), "the keys of a range");
@@ -210,9 +210,10 @@ static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m,
         const uint8_t *key = m->keys.data + f->n_keys * width;
         f->keys[f->n_keys] = (uint16_t)(key[0] | (width > 1 ? key[1] << 8 : 0));
         if (f->keys[f->n_keys] >= r->job.n_keys)
-            return cw_error_set(err, CW_E_SERVICE,
-                                "worker %llu sent key %u for an element: expected a key less than %u",
-                                (unsigned long long)l->worker, f->keys[f->n_keys], r->job.n_keys);
+            return cw_error_set(
+                err, CW_E_SERVICE,
+                "worker %llu sent key %u for an element: expected a key less than %u" CW_OTHER_VERSION,
+                (unsigned long long)l->worker, f->keys[f->n_keys], r->job.n_keys);
     }
     if (m->why && fetch_set_failure(f, m->why, err) < 0)
         return err->status;
@@ -259,10 +260,10 @@ static int link_on_region(struct link *l, const Cachew__Region *m, const int *fd
         return status;
     l->no_shm = *err;
     l->retry.same_address = true;
-    return cw_error_set(
-        err, CW_E_SERVICE,
-        "this process can't map the memory that worker %llu shares, and requests copies instead: %.300s",
-        (unsigned long long)l->worker, l->no_shm.message);
+    return cw_error_set(err, CW_E_SERVICE,
+                        "this process can't map the memory that worker %llu shares, and requests copies of "
+                        "its batches: %.300s",
+                        (unsigned long long)l->worker, l->no_shm.message);
 }
 
 static int link_on_message(struct link *l, const Cachew__Envelope *m, const int *fds, size_t n_fds,
@@ -298,7 +299,9 @@ static int arrivals_payload(void *user, struct cw_conn *c CW_UNUSED, const Cache
     struct link *l = user;
     if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_PART)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a payload of %zu bytes came with a message of a kind that has no payload", size);
+                            "the worker sent a payload of %zu bytes with a message of a kind that has no "
+                            "payload" CW_OTHER_VERSION,
+                            size);
     int status = cw_slab_get(&l->remote->slabs, size, &l->incoming, err);
     if (status >= 0)
         *ret = l->incoming->data;

@@ -1,3 +1,8 @@
+/* The client's assemblies: joins the parts of a batch that arrived from workers, and applies the operators on
+ * batches (map_batches) to the result. slot.joined owns a joined batch until the iterator takes it. The
+ * iterator calls the functions of the last section through struct cw_producer; the functions before are for
+ * the other files of src/remote. r->mutex guards the slots; the consumer's thread calls all functions here.
+ */
 #include "remote/assembly.h"
 
 #include "base/crash.h"
@@ -5,15 +10,17 @@
 #include "engine/batch_ops.h"
 #include "remote/internal.h"
 
-/* The most batches that are joined before it is their turn. The number is also limited by the CPUs (plus one)
- * and by the window. */
+/* Limit of the number of batches that are joined before the iterator needs them. The CPUs (plus one) and the
+ * window limit the number as well. */
 #define JOIN_EARLY_MOST 16
 #define AT_ONCE UINT64_MAX /* a deadline: don't wait */
 
 int cw_slot_join(struct remote *r, struct slot *s, struct cw_error *err)
 {
     struct cw_assembly *a = NULL;
-    pthread_mutex_unlock(&r->mutex); /* only this thread changes a slot whose fetches have all arrived */
+    /* the mutex is not needed: once all fetches of a slot have arrived, only the consumer's thread changes
+     * the slot */
+    pthread_mutex_unlock(&r->mutex);
     int status = cw_assembly_new(&r->job.layout, &r->slabs, cw_key_size(r->job.compiled, s->key), s->key, &a,
                                  err);
     for (const struct fetch *f = s->fetches; f && status >= 0; f = f->sibling)
@@ -48,8 +55,8 @@ static void call_ended(void *remote)
     pthread_cond_broadcast(&r->changed);
 }
 
-/* Waits until the running call of an operator on a batch is over. 2: the deadline is AT_ONCE, and the call is
- * not over. */
+/* Waits until the running call of an operator on a batch is over. Returns 0: the call is over; 2: the
+ * deadline is AT_ONCE and the call still runs; < 0: an error, CW_E_DEADLINE when the deadline has passed. */
 static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
@@ -65,9 +72,9 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     return status;
 }
 
-/* Applies all operators on batches to a joined batch, one call after the other. If the wait ends early, the
- * call goes on, and a later call of this function continues. Returns the same as call_wait. The mutex must
- * not be held. */
+/* Applies all operators on batches to a joined batch, one after the other. If the wait for an operator ends
+ * early, the operator goes on, and the next joined_apply for the batch continues there. Returns the same as
+ * call_wait. The mutex must not be held. */
 static int joined_apply(struct remote *r, struct cw_assembly *joined, uint64_t epoch, uint64_t deadline_ns,
                         struct cw_error *err)
 {
@@ -84,7 +91,8 @@ static int joined_apply(struct remote *r, struct cw_assembly *joined, uint64_t e
     return status;
 }
 
-/* Whether all parts of a batch have arrived without an error, so that they can be joined. */
+/* Returns whether a batch can be joined: all of its parts have arrived without an error, and it did not
+ * arrive as one whole batch. */
 static bool slot_can_join(const struct slot *s)
 {
     bool good = cw_slot_here(s) && !s->fetches->batch;
@@ -105,8 +113,8 @@ void cw_remote_join_early(struct remote *r)
             if (!slot_can_join(s))
                 continue;
             n++;
-            /* if joining fails, it fails again when it is the batch's turn; an operator's error is kept until
-             * then */
+            /* An error of joining is dropped here, because joining is repeated, and fails again, when the
+             * iterator needs the batch. An error of an operator is kept in the assembly until then. */
             if ((!s->joined && cw_slot_join(r, s, &err) < 0) || s->joined->error)
                 continue;
             pthread_mutex_unlock(&r->mutex);
@@ -138,7 +146,7 @@ struct cw_batch *cw_remote_assembly_take(struct cw_producer *base, struct cw_ass
         cw_pace_step(r);
     cw_crash_point("client-taken");
     cw_assembly_free(a);
-    b->index = 0; /* the number in a range means nothing to the user */
+    b->index = 0; /* the index was the batch's number in its range, which users do not see */
     cw_batch_disown(b);
     cw_shm_loan_users_add(b->memory);
     return b;

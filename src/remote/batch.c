@@ -1,3 +1,5 @@
+/* Batches that arrived. A fetch owns the batch until an assembly takes it; later the user releases it.
+ * Released batches in shared memory wait for the loop's thread, which returns them to their worker. */
 #include "remote/batch.h"
 
 #include "base/thread.h"

@@ -1,3 +1,5 @@
+/* A course is the plan of the batches of one epoch, from an entry (a position where an iterator can start)
+ * on. The mutex must be held in all functions. */
 #include "remote/course.h"
 
 #include <stdlib.h>
@@ -286,10 +288,11 @@ static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
         struct slot *s = *at;
         if (cw_slot_here(s) && !s->fetches->failure) {
             if (x && course_slot_contradicts(c, s, x))
-                cw_remote_fail_text(r, CW_E_DATA,
-                                    "positions from %llu on of epoch %llu gave fewer elements when they were "
-                                    "computed again: an operator of the pipeline is not deterministic",
-                                    (unsigned long long)begin, (unsigned long long)c->epoch);
+                cw_remote_fail_text(
+                    r, CW_E_DATA,
+                    "positions from %llu on of epoch %llu gave fewer elements when they were computed again: "
+                    "an operator of the pipeline is not deterministic (its result differs from run to run)",
+                    (unsigned long long)begin, (unsigned long long)c->epoch);
             at = &s->next;
             continue;
         }

@@ -1,3 +1,5 @@
+/* The connection to the dispatcher: attaches to the job, reports progress, receives the addresses of workers
+ * and the placement of ranges, and detaches at the end. The loop's thread, with the mutex held. */
 #include "remote/dispatcher.h"
 
 #include <stdio.h>
@@ -142,11 +144,14 @@ static int dispatcher_on_attached(struct remote *r, const Cachew__Attached *m, s
     const Cachew__Plan *p = m->plan;
     struct cw_plan *plan = &r->view.base.plan;
     if (!p || m->stream.len != sizeof(r->run.stream) || p->n_positions > CW_ENDLESS)
-        return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered Attach with an invalid plan");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the dispatcher answered the request to join the job with an invalid plan" CW_OTHER_VERSION);
     if (r->run.attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions)) {
-        cw_remote_fail_text(r, CW_E_DATA,
-                            "job %s: the data changed: files were added, removed or changed since it began",
-                            r->job.options.job);
+        cw_remote_fail_text(
+            r, CW_E_DATA,
+            "job %s: the data changed: files were added, removed or changed since the job began",
+            r->job.options.job);
         return 0;
     }
     if (!r->run.attached) { /* once `attached` is set, the consumer's thread reads the plan */
@@ -187,9 +192,9 @@ static void dispatcher_on_lagging(struct remote *r, const Cachew__Lagging *m)
 {
     if (m->at)
         snprintf(r->waiting.lagging, sizeof(r->waiting.lagging),
-                 "; rank %u of %u is behind, at position %llu of epoch %llu%s", m->rank,
+                 "; rank %u of %u is behind: it is at position %llu of epoch %llu%s", m->rank,
                  r->job.options.world_size, (unsigned long long)m->at->position,
-                 (unsigned long long)m->at->epoch, m->attached ? "" : ", and not attached");
+                 (unsigned long long)m->at->epoch, m->attached ? "" : ", and not connected");
 }
 
 /* Handles a message from the dispatcher; see cw_conn_ops.message. The mutex must be held. */
@@ -243,8 +248,10 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
 {
     struct remote *r = user;
     if (peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "the server at %s is not a dispatcher",
-                            r->job.options.service);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the server at %s is not a dispatcher: expected the address of the service's dispatcher",
+            r->job.options.service);
     CW_GUARD(&r->mutex);
     r->dispatcher.conn = c;
     r->dispatcher.state = DISPATCHER_OPEN;

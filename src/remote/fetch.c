@@ -1,3 +1,6 @@
+/* A fetch is one thing that this client wants from a worker, and that arrives in one message: a batch, the
+ * rows of a batch from one range (a part), or the keys of a range. The mutex must be held in all functions.
+ */
 #include "remote/fetch.h"
 
 #include <stdlib.h>

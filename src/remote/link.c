@@ -1,3 +1,5 @@
+/* Links: one for each worker that the dispatcher named. Only the loop's thread uses connections, with the
+ * mutex held. */
 #include "remote/link.h"
 
 #include <stdio.h>
@@ -138,7 +140,8 @@ static void link_connect(struct link *l)
                                 .pack = true,
                                 .tls = r->job.options.tls};
     int status = address ? cw_conn_connect(r->loop.loop, address, &o, r->loop.link_ops, l, &l->conn, &err)
-                         : cw_error_set(&err, CW_E_SERVICE, "the worker has no address for transport %s",
+                         : cw_error_set(&err, CW_E_SERVICE,
+                                        "the worker has no address that transport %s can use from this host",
                                         cw_transport_name(r->job.options.transport));
     if (status < 0)
         cw_link_down(l, &err);

@@ -1,3 +1,5 @@
+/* Starts and stops the client's loop thread, which communicates with the dispatcher and the workers. struct
+ * remote owns the thread. */
 #include "remote/loop.h"
 
 #include "base/clock.h"

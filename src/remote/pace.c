@@ -1,3 +1,6 @@
+/* The consumer's pace, for the policies that decide on the number of workers: the time that the consumer
+ * itself spends between batches, and the time that it waits for them. The consumer's thread adds to it; the
+ * loop's thread sends it in Progress. The mutex guards it. */
 #include "remote/pace.h"
 
 #include "base/clock.h"

@@ -1,3 +1,5 @@
+/* Handles what the dispatcher and workers say about ranges: updates the table of ranges, and tells courses
+ * and fetches what changed. The mutex must be held in all functions. */
 #include "remote/placement.h"
 
 #include "base/crash.h"
@@ -37,10 +39,10 @@ static int placement_range(struct remote *r, uint64_t epoch, uint64_t begin, uin
                            struct known_range **ret, struct cw_error *err)
 {
     if (begin >= end)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "an empty range of epoch %llu came, from position %llu to %llu: expected at least one position",
-            (unsigned long long)epoch, (unsigned long long)begin, (unsigned long long)end);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher sent an empty range of epoch %llu, from position %llu to %llu: "
+                            "expected at least one position" CW_OTHER_VERSION,
+                            (unsigned long long)epoch, (unsigned long long)begin, (unsigned long long)end);
     struct range_table *t = &r->ranges;
     struct known_range *x = cw_range_table_find(t, epoch, begin);
     bool here = x && x->begin == begin, early = here && !x->reported && end < x->end;
@@ -100,11 +102,11 @@ int cw_placement_report(struct remote *r, const Cachew__Report *m, bool by_worke
         elements += m->elements[k];
     if (x->reported && (x->n_batches != m->n_batches || x->elements != elements)) {
         /* an error of the connection would not help: the next one would bring the same report */
-        cw_remote_fail_text(r, CW_E_DATA,
-                            "positions %llu to %llu of epoch %llu gave other elements when they were "
-                            "computed again: an operator of the pipeline is not deterministic",
-                            (unsigned long long)m->begin, (unsigned long long)m->end - 1,
-                            (unsigned long long)m->epoch);
+        cw_remote_fail_text(
+            r, CW_E_DATA,
+            "positions %llu to %llu of epoch %llu gave other elements when they were computed again: an "
+            "operator of the pipeline is not deterministic (its result differs from run to run)",
+            (unsigned long long)m->begin, (unsigned long long)m->end - 1, (unsigned long long)m->epoch);
         return 0;
     }
     x->reported = true;

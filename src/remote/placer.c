@@ -1,3 +1,6 @@
+/* The placer decides which elements make which batch of an epoch of a placed pipeline: one whose batches
+ * depend on which elements earlier ranges leave, after filters for example. No I/O; not thread-safe: the
+ * owner locks. */
 #include "remote/placer.h"
 
 #include <string.h>

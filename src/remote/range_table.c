@@ -1,3 +1,6 @@
+/* The table of ranges of positions that the dispatcher named, sorted by epoch and position; ranges do not
+ * overlap. Part of struct remote, whose mutex guards it. placement.c changes it; courses, requests and
+ * arrivals look ranges up. */
 #include "remote/range_table.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Batches from a service (docs/service.md): a producer that requests an iterator's batches from workers. Its
+ * own thread communicates with the dispatcher and the workers; the iterator's thread waits for batches.
+ * session/ and api/ open it. */
 #include "remote/producer.h"
 
 #include <errno.h>
@@ -82,7 +85,7 @@ static int job_init(struct remote_job *job, const struct cw_compiled *c, const s
     if (options_copy_texts(own, err) < 0)
         return CW_E_MEMORY;
     if (getrandom(job->incarnation, sizeof(job->incarnation), 0) != sizeof(job->incarnation))
-        return cw_error_errno(err, CW_E_IO, errno, "can't get random bytes");
+        return cw_error_errno(err, CW_E_IO, errno, "the operating system gives no random bytes");
     cw_host_identity(job->host);
     cw_hello_init(&job->hello, CACHEW__ROLE__ROLE_CLIENT, own->job, job->incarnation, job->host);
     job->hello.capabilities = capabilities;

@@ -1,3 +1,5 @@
+/* Requests: plans the batches that the window allows, and sends each fetch to the worker that has its range.
+ * The loop's thread, with the mutex held. */
 #include "remote/requests.h"
 
 #include "base/clock.h"

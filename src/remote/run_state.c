@@ -1,3 +1,6 @@
+/* Wakes the client's loop thread, and records how a run ends: closing, or the first failure. Owns nothing;
+ * changes r->loop and r->run. The files of src/remote call it on the loop's thread (cw_remote_wake: on any
+ * thread), with r->mutex held. */
 #include "remote/run_state.h"
 
 #include "base/clock.h"
@@ -13,7 +16,9 @@ void cw_remote_wake_at(struct remote *r, uint64_t when_ns)
 {
     struct remote_loop *l = &r->loop;
     uint64_t now = cw_now_ns();
-    if (!l->timer) /* no timer: the loop is being freed, and its last connections close */
+    /* no timer: the loop is being freed. Its last connections close, and their callbacks call this function
+     */
+    if (!l->timer)
         return;
     if (l->timer_ns && l->timer_ns <= when_ns && l->timer_ns > now)
         return;
@@ -28,7 +33,7 @@ void cw_remote_end_if_done(struct remote *r)
         return;
     if ((l->n_conns == 0 && r->dispatcher.state == DISPATCHER_PARTED) || cw_now_ns() >= l->goodbye_ns)
         cw_loop_stop(l->loop);
-    else /* the timer may be set for something else that comes first */
+    else /* the timer may end earlier, for another reason; then this function runs again and sets it again */
         cw_remote_wake_at(r, l->goodbye_ns);
 }
 

@@ -1,3 +1,5 @@
+/* Sequencers choose which batch of a course (the plan of an epoch's batches) is handed out next: in exact
+ * order the next number, unordered any batch of this rank that is ready. The mutex must be held. */
 #include "remote/sequencer.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Memory that workers on this host share with this process. Links and batches own references; the loop's
+ * thread maps and unmaps. The mutex must be held, unless a comment says otherwise. */
 #include "remote/shm_loan.h"
 
 #include <errno.h>
@@ -56,22 +58,23 @@ static int shm_region_map(struct shm_region *ret, uint64_t worker, const Cachew_
 {
     struct stat st;
     if (n_fds == 0) {
-        (void)cw_error_set(
-            err, CW_E_SERVICE,
-            "no file descriptor came with the memory: this process may have too many open files (ulimit -n)");
+        (void)cw_error_set(err, CW_E_SERVICE,
+                           "no file descriptor of the memory arrived: this process may have too many open "
+                           "files (ulimit -n)");
         return 1;
     }
     int seals = fcntl(fds[0], F_GET_SEALS);
     if (n_fds > 1 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fds[0], &st) < 0 ||
         (uint64_t)st.st_size < m->size || m->size == 0)
         return cw_error_set(err, CW_E_SERVICE,
-                            "worker %" PRIu64 ": expected region %" PRIu64
-                            " to be sealed shared memory of %" PRIu64 " bytes",
+                            "worker %" PRIu64 " sent memory (region %" PRIu64
+                            ") that is not sealed shared memory of %" PRIu64 " bytes" CW_OTHER_VERSION,
                             worker, m->region, m->size);
     void *data = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fds[0], 0);
     if (data == MAP_FAILED) {
         cw_error_errno(err, CW_E_SERVICE, errno,
-                       "can't map %" PRIu64 " bytes of the memory (ulimit -v limits the address space)",
+                       "can't map %" PRIu64
+                       " bytes of the memory (a limit of the address space, ulimit -v, may be too small)",
                        m->size);
         return 1;
     }
@@ -88,7 +91,7 @@ int cw_shm_map_add_region(struct shm_map *m, uint64_t worker, const Cachew__Regi
     if (!m || m->n_regions == MAX_REGIONS || shm_map_region(m, region->region))
         return cw_error_set(err, CW_E_SERVICE,
                             "worker %" PRIu64 " shared region %" PRIu64
-                            ": expected a new region, and at most %d regions",
+                            " of its memory: expected a new region, and at most %d regions" CW_OTHER_VERSION,
                             worker, region->region, MAX_REGIONS);
     if (CW_ARRAY_ROOM(m->regions, m->capacity, m->n_regions + 1, "regions", err) < 0)
         return CW_E_MEMORY;
@@ -139,9 +142,9 @@ int cw_shm_loan_new(struct shm_map *m, uint64_t worker, const Cachew__Batch *bat
         if (i >= CW_COUNT_OF(l->slabs) || !region || s->offset > region->size ||
             s->size > region->size - s->offset) {
             free(l);
-            return cw_error_set(err, CW_E_SERVICE,
-                                "worker %" PRIu64 ": a batch names memory that the worker did not share",
-                                worker);
+            return cw_error_set(
+                err, CW_E_SERVICE,
+                "worker %" PRIu64 " sent a batch in memory that it did not share" CW_OTHER_VERSION, worker);
         }
         l->memory[i] = (struct cw_memory){.data = region->data + s->offset, .size = s->size};
         l->slabs[l->n++] = s->slab;

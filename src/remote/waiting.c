@@ -1,3 +1,6 @@
+/* The consumer's waits for the service, and the notes that the user gets when a wait is long. The loop's
+ * thread stores the reason why the job makes no progress, as the dispatcher says it. Part of struct remote,
+ * whose mutex guards it. */
 #include "remote/waiting.h"
 
 #include <errno.h>
@@ -39,16 +42,15 @@ static bool waiting_describe(const struct remote *r, const struct epoch_position
     else if (held)
         snprintf(buf, size, "%s", w->held);
     else if (!at)
-        snprintf(buf, size, "the dispatcher has not answered Attach yet");
+        snprintf(buf, size, "the dispatcher has not answered the request to join the job yet");
     else if (!worker)
-        snprintf(buf, size, "no worker has a lease of that position yet%s", w->lagging);
+        snprintf(buf, size, "the dispatcher has given that position to no worker yet%s", w->lagging);
     else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has the lease of that position, but its address is not known",
-                 worker);
-    else if (l->why.status)
         snprintf(buf, size,
-                 "worker %" PRIu64 " has the lease of that position, but can't be reached (%.200s)", worker,
-                 l->why.message);
+                 "worker %" PRIu64 " is to compute that position, but its address is not known yet", worker);
+    else if (l->why.status)
+        snprintf(buf, size, "worker %" PRIu64 " is to compute that position, but can't be reached (%.200s)",
+                 worker, l->why.message);
     else
         snprintf(buf, size, "worker %" PRIu64 " is computing that position", worker);
     if (*w->held && !down->status && !held)

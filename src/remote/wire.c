@@ -1,3 +1,5 @@
+/* Converts batches and parts (rows of a batch that lie in one range) to messages, and back
+ * (docs/protocol.md). Any thread. */
 #include "remote/wire.h"
 
 #include <stdio.h>
@@ -32,15 +34,16 @@ static int wire_read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct 
 {
     if (m->len != n * ID_BYTES)
         return cw_error_set(err, CW_E_SERVICE,
-                            "the ids of %llu records came in %zu bytes, which is not 32 bytes each",
+                            "the worker sent the ids of %llu records in %zu bytes, which is not 32 bytes "
+                            "each" CW_OTHER_VERSION,
                             (unsigned long long)n, m->len);
     for (uint64_t i = 0; i < n; i++) {
         memcpy(&ret[i], m->data + i * ID_BYTES, ID_USED);
         if (ret[i].leaf >= c->n_programs)
-            return cw_error_set(
-                err, CW_E_SERVICE,
-                "a record id names source %u: expected less than %u, the pipeline's number of sources",
-                (unsigned)ret[i].leaf, c->n_programs);
+            return cw_error_set(err, CW_E_SERVICE,
+                                "the worker sent a record id that names source %u: expected less than %u, "
+                                "the pipeline's number of sources" CW_OTHER_VERSION,
+                                (unsigned)ret[i].leaf, c->n_programs);
     }
     return 0;
 }
@@ -245,10 +248,11 @@ static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *
         good = good && total == from->size;
     }
     return good ? 0
-                : cw_error_set(err, CW_E_SERVICE,
-                               "component \"%.80s\" of a batch differs from the pipeline's output in name, "
-                               "type or shape, or lies outside the batch's memory",
-                               from->name);
+                : cw_error_set(
+                      err, CW_E_SERVICE,
+                      "the worker sent a batch whose component \"%.80s\" differs from the pipeline's output "
+                      "in name, type or shape, or lies outside the batch's memory" CW_OTHER_VERSION,
+                      from->name);
 }
 
 int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, const struct cw_memory memory[2],
@@ -258,10 +262,11 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
     const struct cw_component *expected = cw_delivered(c, &n);
     bool leading = c->batcher || m->n == 0;
     if (m->n_components != n || m->leading != leading || (!leading && m->n != 1))
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a batch of %u elements came with %zu components: expected %u components, and "
-                            "one element in a batch without a leading dimension",
-                            m->n, m->n_components, n);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker sent a batch of %u elements with %zu components: expected %u components, and exactly "
+            "one element if the batch has no leading dimension" CW_OTHER_VERSION,
+            m->n, m->n_components, n);
     struct cw_batch_component *components = calloc(CW_MAX(n, 1), sizeof(*components));
     struct cw_record_id *ids = NULL;
     int r = components ? wire_copy_ids(&m->ids, m->n, c, &ids, err)

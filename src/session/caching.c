@@ -1,3 +1,5 @@
+/* The cache of a run in this process: opens it, chooses the cache point, and makes JSON about both. cli/ and
+ * api/ call it. */
 #include "session/caching.h"
 
 #include <inttypes.h>
@@ -82,7 +84,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
             return 0;
         }
         return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
-                              "--cache or --cache-bytes without a cache: expected --cache-dir DIR as well");
+                              "--cache and --cache-bytes need a cache: expected --cache-dir DIR as well");
     }
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);

@@ -1,3 +1,5 @@
+/* A session takes a pipeline from its text to its batches, in this process. struct cw_local owns everything
+ * that this needs. cli/, api/, explain/ and remote/ use it. */
 #include "session/local.h"
 
 #include <errno.h>
@@ -24,8 +26,7 @@ static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_err
     if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
         return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path,
                             (long long)st.st_size, limit);
-    return cw_error_set(err, CW_E_OPTION, "%s has more bytes than expected: expected at most %zu bytes", path,
-                        limit);
+    return cw_error_set(err, CW_E_OPTION, "%s is too large: expected at most %zu bytes", path, limit);
 }
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
@@ -96,7 +97,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
             else if (!(at = json_object_get(at, part)))
                 r = setting_error(setting, "PATH has a key that does not exist", err);
         } else {
-            r = setting_error(setting, "PATH goes on below a value that is neither a list nor an object",
+            r = setting_error(setting, "PATH names a part of a value that is neither a list nor an object",
                               err);
         }
         part = next;
@@ -214,10 +215,11 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
     bool good = b->epoch == e->epoch && ahead < (e->options.unordered ? CW_ROUNDS_AHEAD : 1) &&
                 (b->g - e->g) % ranks == 0 && !(e->received >> ahead & 1);
     if (!good)
-        return cw_error_set(err, CW_E_BUG,
-                            "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64
-                            " came, expected g=%" PRIu64 " of epoch %" PRIu64,
-                            b->g, b->epoch, e->g, e->epoch);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "batches came out of order, which is a defect of Cachew (please report it): batch %" PRIu64
+            " of epoch %" PRIu64 " came, expected batch %" PRIu64 " of epoch %" PRIu64,
+            b->g, b->epoch, e->g, e->epoch);
     e->received |= UINT64_C(1) << ahead;
     return 0;
 }

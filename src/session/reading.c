@@ -1,3 +1,5 @@
+/* Predicts how fast single records are read in random order, and how fast whole chunks would be read, from a
+ * few reads before the first batch of a run. local.c runs it; explain/ and cli/ report the result. */
 #include "session/reading.h"
 
 #include <math.h>

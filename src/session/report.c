@@ -1,3 +1,5 @@
+/* Reports of a run as JSON: how its time was spent, and which records failed. cli/, api/ and explain/ call
+ * it. */
 #include "session/report.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Tuning records (base/tuned.h) as JSON and for people, in the form that decisions of policies have. cli/,
+ * api/ and the service call it. */
 #include "session/tuning.h"
 
 #include "base/machine.h"

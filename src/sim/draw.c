@@ -1,3 +1,5 @@
+/* Random numbers of the simulator: Philox, with the project's own logarithm, so that a workload gives the
+ * same run on every machine. Called by worker_set.c and job.c. */
 #include "sim/draw.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Parses objects of a workload file. Called by workload.c, pools.c and table.c. */
 #include "sim/fields.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* A job that is simulated. Between two events, its batches are counted, measured and paid for. sim.c owns
+ * jobs, advances them, and gives them workers. */
 #include "sim/job.h"
 
 #include <math.h>

@@ -117,12 +117,12 @@ static void plot_strip(struct cw_text *t, const struct cw_sim_job *job, const st
     struct frame f = {0, end, top, 1};
     for (size_t i = 0; i < o->n_samples; i++)
         f.most = CW_MAX(f.most, CW_MAX(o->samples[i].running, o->samples[i].target));
-    plot_axes(t, &f, "workers: running (line), wanted (dashes)", false);
+    plot_axes(t, &f, "number of workers: running (solid line), wanted (dashed line)", false);
     plot_stair(t, &f, o, "wanted", sample_wanted);
     plot_stair(t, &f, o, "running", sample_running);
     plot_decisions(t, &f, job, o);
     struct frame g = {0, end, top + HIGH + GAP, 1};
-    plot_axes(t, &g, "time that the client waited", true);
+    plot_axes(t, &g, "part of the time that the client waited for batches", true);
     plot_stair(t, &g, o, "waiting", sample_waiting);
 }
 

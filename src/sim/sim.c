@@ -264,8 +264,9 @@ static int job_sample(struct cw_sim_played *p)
 /* Makes the plan of this phase a decision. */
 static void job_follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
-    *d = (struct cw_decision){
-        .cache_point = p->plan->cache_point, .concluded = true, .why = "the best of the plans tried"};
+    *d = (struct cw_decision){.cache_point = p->plan->cache_point,
+                              .concluded = true,
+                              .why = "the oracle's plan, the best of all plans that it tried"};
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
@@ -415,7 +416,8 @@ static int sim_too_long(const struct sim *s, double at, struct cw_error *err)
     char value[32];
     snprintf(value, sizeof(value), "%.6g", worst.value);
     return cw_error_value(err, CW_E_PIPELINE, worst.field, value, more ? "more" : "less",
-                          "%s is %s: expected %s: the workload takes more than %" PRIu64 " steps to play",
+                          "%s is %s: expected %s, because the simulation would take more than %" PRIu64
+                          " steps",
                           worst.field, value, more ? "more" : "less", CW_SIM_MAX_STEPS);
 }
 

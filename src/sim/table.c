@@ -37,8 +37,8 @@ static int table_parse_point(const struct reader *r, const char *key, const json
     long workers = strtol(key, &end, 10), least = r->w->n_pools > 1 ? 0 : 1;
     if (errno || key[0] < '0' || key[0] > '9' || *end || workers < least || workers > CW_SIM_MOST_WORKERS)
         return cw_sim_expected(dotted, key, value,
-                               least ? "a count of workers from 1 to 100000 as key"
-                                     : "a count of workers from 0 to 100000 as key",
+                               least ? "a number of workers from 1 to 100000 as key"
+                                     : "a number of workers from 0 to 100000 as key",
                                r->err);
     point->workers = (double)workers;
     if (!last) {
@@ -63,7 +63,7 @@ static int table_parse_axis(const struct reader *r, const json_t *axis, const ch
     if (!json_is_object(axis) || n == 0 || n > MOST_POINTS)
         return cw_sim_expected(
             "", where, axis,
-            "an object of 1 to 10000 counts of workers and their seconds, as {\"1\": 120, \"2\": 63}",
+            "an object that gives seconds for 1 to 10000 numbers of workers, as {\"1\": 120, \"2\": 63}",
             r->err);
     *ret = calloc(1, sizeof(**ret) + n * sizeof((*ret)->points[0]));
     if (!*ret)
@@ -78,7 +78,7 @@ static int table_parse_axis(const struct reader *r, const json_t *axis, const ch
     qsort((*ret)->points, n, sizeof((*ret)->points[0]), point_compare);
     for (size_t i = 1; i < n; i++)
         if ((*ret)->points[i].workers == (*ret)->points[i - 1].workers)
-            return cw_sim_expected("", where, axis, "each count of workers once", r->err);
+            return cw_sim_expected("", where, axis, "each number of workers only once", r->err);
     return 0;
 }
 
@@ -91,12 +91,12 @@ static int table_parse_named(const struct reader *r, const json_t *table, const 
     const char *name = json_is_object(table) && json_object_size(table) == 1
                            ? json_object_iter_key(json_object_iter((json_t *)table))
                            : NULL;
-    snprintf(
-        expected, sizeof(expected),
-        r->w->n_pools > 1
-            ? "an object with the axis of one more of the pools, as {\"%.60s\": {\"0\": ..., \"1\": ...}}"
-            : "an object with one pool, as {\"%.60s\": {\"1\": 120, \"2\": 63}}",
-        r->w->pools[taken ? r->w->n_pools - 1 : 0].name);
+    snprintf(expected, sizeof(expected),
+             r->w->n_pools > 1
+                 ? "an object with one key, the name of a pool that is not above it in the table, as "
+                   "{\"%.60s\": {\"0\": ..., \"1\": ...}}"
+                 : "an object with one key, the name of the pool, as {\"%.60s\": {\"1\": 120, \"2\": 63}}",
+             r->w->pools[taken ? r->w->n_pools - 1 : 0].name);
     while (name && pool < r->w->n_pools && (taken & 1u << pool || strcmp(r->w->pools[pool].name, name) != 0))
         pool++;
     if (!name || pool == r->w->n_pools)
@@ -124,8 +124,7 @@ int cw_sim_table_parse(const json_t *object, const char *where, struct cw_worklo
         if (cw_sim_table_s(job->table, alone) >= CW_SIM_NEVER_S)
             return cw_sim_expected(
                 "", path, table,
-                "times of each pool's workers without workers of other pools (points \"0\" of those pools)",
-                err);
+                "also times for the workers of each pool alone (with \"0\" workers of the other pools)", err);
     }
     return e;
 }

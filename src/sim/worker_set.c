@@ -1,3 +1,5 @@
+/* A job's workers of one pool: they start after a delay, some are slow, some fail and are replaced. Owned by
+ * struct cw_sim_played (job.h); called by sim.c. */
 #include "sim/worker_set.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Workload files, the input of `cachew simulate`. Strings point into the parsed file, which struct
+ * cw_workload owns. */
 #include "sim/workload.h"
 
 #include <math.h>
@@ -50,19 +52,20 @@ static int stages_check(const json_t *stages, const char *where, const struct cw
         if ((kept *= job->stages[i].keep) < LEAST_KEPT)
             return stage_too_much(
                 stages, where, i, "keep",
-                "a number with which this and later stages keep at least 1e-09 of the elements", err);
+                "a larger number, so that this and later stages together keep at least 1e-09 of the elements",
+                err);
     for (size_t i = 0; i < job->n_stages; i++) {
         const struct cw_sim_stage *stage = &job->stages[i];
         if ((cpu_s += stage->cpu_s / kept) > MOST)
             return stage_too_much(stages, where, i, "cpu_s",
-                                  "a number with which a batch takes at most 1e15 s up to this stage, "
-                                  "elements that filters drop "
-                                  "included",
+                                  "a smaller number, so that a batch takes at most 1e15 s up to this stage, "
+                                  "including elements that filters drop",
                                   err);
         kept /= stage->keep;
         if ((size *= stage->size_factor) > MOST)
             return stage_too_much(stages, where, i, "size_factor",
-                                  "a number with which a batch has at most 1e15 bytes after this stage", err);
+                                  "a smaller number, so that a batch has at most 1e15 bytes after this stage",
+                                  err);
     }
     return 0;
 }
@@ -208,9 +211,10 @@ static int changes_parse(const json_t *list, const char *where, struct cw_sim_jo
         int r = cw_sim_fields(value, path, fields, err);
         if (r == 0 && job->table)
             r = object_has_none(value, path, of_model,
-                                "no such field in a job with a table, only with a model", err);
+                                "this field only in a job with a model, and this job has a table", err);
         if (r == 0 && json_object_size(value) == 1)
-            r = cw_sim_expected("", item, value, "at least one field that changes, beside at_batch", err);
+            r = cw_sim_expected("", item, value,
+                                "at least one more field besides at_batch, to say what changes", err);
         if (r < 0)
             return r;
         job->n_phases++;
@@ -271,8 +275,8 @@ static int job_parse(const json_t *object, const char *where, struct cw_workload
         return cw_sim_expected(where, "table", json_object_get(object, "table"),
                                table ? "either a table or a model, not both" : "a table, or a model", err);
     if (model)
-        r = object_has_none(object, where, of_table, "no such field in a job with a model, only with a table",
-                            err);
+        r = object_has_none(object, where, of_table,
+                            "this field only in a job with a table, and this job has a model", err);
     if (r == 0)
         r = table ? cw_sim_table_parse(object, where, w, job, err) : model_parse(object, where, job, err);
     return r < 0 ? r : changes_parse(json_object_get(object, "changes"), where, job, err);

@@ -279,10 +279,10 @@ static int file_read_wait(struct cw_file *f, int fd, uint64_t offset, const stru
         } else if (n == 0) {
             return cw_error_at_file(err, CW_E_DATA, f->path, 0,
                                     "%s: changed since it was indexed: it ends at byte %" PRIu64
-                                    ", its size was %" PRIu64,
+                                    ", and its size was %" PRIu64 " bytes",
                                     f->path, offset + done, f->was.size);
         } else if (errno != EINTR) {
-            return cw_error_at_file(err, CW_E_IO, f->path, errno, "%s: reading %zu bytes at %" PRIu64,
+            return cw_error_at_file(err, CW_E_IO, f->path, errno, "%s: can't read %zu bytes at byte %" PRIu64,
                                     f->path, length, offset);
         }
     }
@@ -312,8 +312,9 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
         length += v[i].iov_len;
     if (offset > f->was.size || length > f->was.size - offset) {
         return cw_error_at_file(err, CW_E_DATA, f->path, 0,
-                                "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path,
-                                length, offset, f->was.size);
+                                "%s: can't read %zu bytes at byte %" PRIu64 ": the file ends at byte %" PRIu64
+                                "",
+                                f->path, length, offset, f->was.size);
     }
     if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
         return 1;

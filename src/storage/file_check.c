@@ -45,7 +45,7 @@ static int check_other_time(const struct cw_file *f, const char *what, int64_t w
 {
     return cw_error_set(
         err, CW_E_DATA,
-        "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is %" PRId64 ".%09d", f->path,
+        "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is now %" PRId64 ".%09d", f->path,
         what, was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
 }
 
@@ -91,7 +91,8 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
                          f->path);
     else if ((uint64_t)s.st_size != f->was.size)
         r = cw_error_set(err, CW_E_DATA,
-                         "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,
+                         "%s: changed since it was indexed: its size was %" PRIu64
+                         " bytes and is now %" PRIu64,
                          f->path, f->was.size, (uint64_t)s.st_size);
     else if (cw_timespec_ns(&s.st_mtim) != f->was.mtime_ns)
         r = check_other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);

@@ -44,7 +44,8 @@ int cw_path_check(const char *path, const char *const *roots, size_t n_roots, st
         return 0;
     for (size_t i = 0, at = 0; i < n_roots && at < sizeof(list); i++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "", roots[i]);
-    return cw_error_at_file(err, CW_E_PIPELINE, path, 0,
-                            "%s lies outside the directories that may be read here: expected a file below %s",
-                            path, list);
+    return cw_error_at_file(
+        err, CW_E_PIPELINE, path, 0,
+        "%s lies outside the directories that pipelines may read (--data-root): expected a file below %s",
+        path, list);
 }

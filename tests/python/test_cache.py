@@ -65,8 +65,8 @@ def test_a_cache_point_that_can_not_be_used_is_said(tmp_path, caplog):
     with ds.iterator(cache_dir=tmp_path / "cache") as batches:
         assert sum(len(b["data"]) for b in batches) == 20
     wanted = (
-        "autocache (operator 2) is not used: it comes after an operator that draws anew in each epoch; "
-        "write it before that operator, or set freeze"
+        "autocache (operator 2) is not used: the cache point comes after an operator that draws new random "
+        "numbers in each epoch; write it before that operator, or set freeze"
     )
     assert [r.getMessage() for r in caplog.records] == [wanted]
 
@@ -115,7 +115,7 @@ def test_a_cache_over_arrays_that_were_written_to_says_so(memory, tmp_path):
     data = np.ones((100, WIDE), np.uint8)
     ds = make(data).cache().batch(10)
     data[7, 3] = 2
-    with pytest.raises(cachew.DataError, match='"x" was written to after the data set was made.*again'):
+    with pytest.raises(cachew.DataError, match='changed the array "x" since it made .*make a new data set'):
         ds.iterator(cache_dir=tmp_path / "cache")
     assert sum(len(b["x"]) for b in ds) == 100  # without a cache values are those that are there
     assert sum(len(b["x"]) for b in ds.iterator(cache_dir=tmp_path / "cache", cache="off")) == 100

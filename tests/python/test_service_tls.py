@@ -94,7 +94,7 @@ def test_a_state_goes_on_over_tls(address, keys, token):
 
 def test_loaders_speak_tls(address, keys, token):
     torch = pytest.importorskip("cachew.torch")
-    with pytest.raises(cachew.ServiceError, match="TLS is expected here"):
+    with pytest.raises(cachew.ServiceError, match="the service expects TLS"):
         next(iter(torch.loader(DATA, service=address, token=token)))
     there = torch.loader(DATA, service=address, token=token, tls_ca=keys / "ca.pem")
     assert [batch["y"].tolist() for batch in there] == [batch["y"].tolist() for batch in DATA]
@@ -144,15 +144,15 @@ def test_an_expired_certificate_is_refused(keys, token, tmp_path):
 
 def test_a_missing_or_wrong_token_is_refused(address, keys, token, monkeypatch):
     monkeypatch.delenv("CACHEW_TOKEN", raising=False)
-    assert "a token is expected here" in refusal(address, tls_ca=keys / "ca.pem")
+    assert "the service expects a token" in refusal(address, tls_ca=keys / "ca.pem")
     said = refusal(address, tls_ca=keys / "ca.pem", token="a-wrong-secret")
-    assert "not the one that is expected" in said and "a-wrong-secret" not in said
+    assert "the token is wrong" in said and "a-wrong-secret" not in said
     monkeypatch.setenv("CACHEW_TOKEN", token)
     assert hashes(DATA.distribute(address, tls_ca=keys / "ca.pem")) == hashes(DATA)
 
 
 def test_without_tls_the_error_asks_for_it(address, token):
-    assert "TLS is expected here" in refusal(address, token=token)
+    assert "the service expects TLS" in refusal(address, token=token)
 
 
 @pytest.mark.parametrize(

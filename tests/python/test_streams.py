@@ -224,7 +224,7 @@ def test_an_iterable_that_hangs_is_given_up_once(one_worker, tmp_path):
     ds = Dataset.iterable(hangs, outputs={"value": "int64", "text": "bytes"}, timeout_s=1).batch(8)
     with pytest.raises(
         cachew.DataError,
-        match=r"hangs: its host process took longer than timeout_s, 1 s "
+        match=r"hangs: its host process took longer than its limit timeout_s of 1 s "
         r"\(2 attempts\)",
     ):
         list(ds.distribute(one_worker.address, timeout_s=HANG_S))

@@ -233,7 +233,7 @@ def test_when_every_worker_fails_each_says_why(service, tmp_path):
     ds = lines(tmp_path)
     service.worker("first", "--memory", "16M")
     service.worker("second", "--memory", "17M")
-    with pytest.raises(cachew.Error, match="no worker can run it: worker 1") as raised:
+    with pytest.raises(cachew.Error, match="no worker can run the pipeline: worker 1") as raised:
         list(ds.distribute(service.address, seed=1))
     assert "(first): --memory 16777216 is too small" in str(raised.value)
     assert "(second): --memory 17825792 is too small" in str(raised.value)

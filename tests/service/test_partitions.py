@@ -33,7 +33,7 @@ def bench(tmp_path):
 def partition(bench, name, notices):
     """Until the dispatcher, which is told nothing, has noticed it."""
     bench.hosts.down(name)
-    until_said(notices, "nothing was heard for")
+    until_said(notices, "sent nothing for")
     bench.hosts.up(name)
 
 
@@ -55,7 +55,7 @@ def begun(bench):
 def test_a_worker_is_cut_off_and_comes_back(bench):
     r = begun(bench)
     bench.hosts.down("w1")
-    until_said(bench.cluster.dispatcher, "nothing was heard for")
+    until_said(bench.cluster.dispatcher, "sent nothing for")
     r.hold(60)
     bench.cluster.wait_lines(r, 60)  # the other one goes on
     bench.hosts.up("w1")
@@ -74,7 +74,7 @@ def test_the_dispatcher_is_cut_off(bench):
     bench.hosts.down("d")
     r.hold(25)
     bench.cluster.wait_lines(r, 25)  # what was leased still comes
-    until_said(bench.cluster.workers["w0"], "nothing was heard for")
+    until_said(bench.cluster.workers["w0"], "sent nothing for")
     bench.hosts.up("d")
     ready(bench, 2)
     r.finish()

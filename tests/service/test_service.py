@@ -391,7 +391,8 @@ def test_a_rank_that_is_missing_is_named(bench):
         for error in [r.finish(code=4)["error"] for r in ranks]:
             assert (
                 error["kind"] == "deadline"
-                and "rank 1 of 3 is behind, at position 0 of epoch 0, and not attached" in error["message"]
+                and "rank 1 of 3 is behind: it is at position 0 of epoch 0, and not connected"
+                in error["message"]
             )
 
     with_more_time(attempt, 4)
@@ -422,7 +423,7 @@ def test_states_of_different_rounds_are_refused(bench, tmp_path):
     state["g"] += 1
     ranks[1].state.write_text(json.dumps(state))
     error = ranks[1].start().finish(code=3)["error"]
-    assert error["kind"] == "service" and "the first batch of a round" in error["message"]
+    assert error["kind"] == "service" and "the first batch for all ranks" in error["message"]
 
 
 def test_a_client_ends_though_a_worker_is_stopped(impatient):

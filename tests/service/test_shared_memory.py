@@ -138,8 +138,11 @@ def test_a_client_that_can_not_map_what_is_lent_gets_copies_and_says_why(daemons
     )
     assert result["digest"] == local["digest"]
     assert [link["transport"] for link in result["links"]] == ["unix"]
-    assert "bytes of the memory (ulimit -v limits the address space)" in result["links"][0]["note"]
-    assert "requests copies instead" in worker.err
+    assert (
+        "bytes of the memory (a limit of the address space, ulimit -v, may be too small)"
+        in result["links"][0]["note"]
+    )
+    assert "requests copies of its batches" in worker.err
     assert err.count("can't map ") == 1
     result, err = run(pipeline, "--service", address, "--job", "large")  # who can still shares
     assert (

@@ -143,7 +143,7 @@ def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
 @pytest.mark.large
 def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
     bench.cluster.start(1)
-    missing = "rank 1 of 2 is behind, at position 0 of epoch 0, and not attached"
+    missing = "rank 1 of 2 is behind: it is at position 0 of epoch 0, and not connected"
 
     def attempt(wait_s):
         words = ["--wait", wait_s, "--epochs", "100"]  # more ranges than a worker is leased

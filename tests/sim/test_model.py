@@ -145,7 +145,7 @@ def test_a_cheap_pool_is_filled_first_and_a_dear_one_if_needed(tmp_path):
         assert chosen(7, objective=objective)[0] == {"dear": 0, "cheap": 7}
         workers, why = chosen(16, objective=objective)
         assert workers == {"dear": 6, "cheap": 10}
-        assert "6 of dear, 10 of cheap" in why and "cheap first: its computing costs least" in why
+        assert "6 of pool dear, 10 of pool cheap" in why and "cheap first: its computing costs least" in why
 
 
 def test_what_is_there_soon_serves_a_short_job(tmp_path):

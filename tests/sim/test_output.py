@@ -62,13 +62,17 @@ def test_fixed_says_what_was_asked_for(tmp_path):
     def why(workload, policy):
         return [d["why"] for d in simulate(tmp_path, workload, policy)["decisions"]]
 
-    assert why({**TABLE, "max_workers": 16}, "fixed:500") == ["500 were asked for, this job may have 16 now"]
-    assert why({**TABLE, "max_workers": 16}, "fixed:16") == ["16 were asked for"]
-    assert why(TABLE, "fixed:1") == ["1 was asked for"]
+    assert why({**TABLE, "max_workers": 16}, "fixed:500") == [
+        "500 workers were requested by the policy fixed:N, but this job may have only 16 now"
+    ]
+    assert why({**TABLE, "max_workers": 16}, "fixed:16") == [
+        "16 workers were requested by the policy fixed:N"
+    ]
+    assert why(TABLE, "fixed:1") == ["1 worker was requested by the policy fixed:N"]
     jobs = [{"name": "two", "weight": 2, **JOB}, {"name": "one", **JOB}]
-    assert {f"9 were asked for, this job may have {n} now" for n in (6, 3)} <= set(
-        why({"workload": 1, "max_workers": 9, "jobs": jobs}, "fixed:9")
-    )
+    assert {
+        f"9 workers were requested by the policy fixed:N, but this job may have only {n} now" for n in (6, 3)
+    } <= set(why({"workload": 1, "max_workers": 9, "jobs": jobs}, "fixed:9"))
 
 
 def test_text_and_picture(tmp_path):

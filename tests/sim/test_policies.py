@@ -221,7 +221,10 @@ def test_work_in_lumps_is_no_reason_to_stay(tmp_path):
     }
     result = simulate(tmp_path, workload)
     assert result["waiting"] < 0.1 and result["decisions"][-1]["workers"] >= 8
-    assert any(d["why"].startswith("the client waits, which was not expected") for d in result["decisions"])
+    assert any(
+        d["why"].startswith("the client waits for batches, which was not expected")
+        for d in result["decisions"]
+    )
     for d in result["decisions"]:
         seen = d["record"]["seen"]
         assert seen["limit"] != "client" or seen["wait_s"] <= 0.021 * seen["step_s"], d

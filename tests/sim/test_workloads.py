@@ -44,11 +44,11 @@ WRONG = [
     ({"price_per_h": {"worker": -1}}, "price_per_h.worker", "at least 0"),
     ({"price_per_h": {"workers": 1}}, "price_per_h.workers", "worker"),
     ({"price_per_h": 3}, "price_per_h", "an object"),
-    ({"table": {}}, "table", "one pool"),
-    ({"table": {"a": {"1": 1}, "b": {"1": 1}}}, "table", "one pool"),
-    ({"table": {"remote": {}}}, "table.remote", "counts of workers"),
-    ({"table": {"remote": {"0": 5}}}, "table.remote.0", "a count of workers"),
-    ({"table": {"remote": {"x": 5}}}, "table.remote.x", "a count of workers"),
+    ({"table": {}}, "table", "name of the pool"),
+    ({"table": {"a": {"1": 1}, "b": {"1": 1}}}, "table", "name of the pool"),
+    ({"table": {"remote": {}}}, "table.remote", "numbers of workers"),
+    ({"table": {"remote": {"0": 5}}}, "table.remote.0", "a number of workers"),
+    ({"table": {"remote": {"x": 5}}}, "table.remote.x", "a number of workers"),
     ({"table": {"remote": {"1": 0}}}, "table.remote.1", "at least 1e-15 and at most 1e15, in seconds"),
     ({"table": {"remote": {"1": 1e308}}}, "table.remote.1", "at least 1e-15 and at most 1e15, in seconds"),
     ({"table": {"remote": {"1": 5, "01": 6}}}, "table.remote", "once"),
@@ -133,12 +133,12 @@ WRONG = [
     ({"pools": [{"name": "a"}, {"name": "a"}]}, "pools[1].name", "no other pool"),
     ({"pools": [{"name": "a"}, {"name": "b", "max_workers": 0}]}, "pools[1].max_workers", "at least 1"),
     ({"pools": [{"name": "a", "worker_cpu": 2}]}, "pools[0].worker_cpu", "worker_cpus"),
-    ({"pools": [{"name": "a"}]}, "table", "one pool"),
-    ({"pools": [{"name": "remote"}, {"name": "b"}]}, "table.remote.1", "axis of one more of the pools"),
+    ({"pools": [{"name": "a"}]}, "table", "name of the pool"),
+    ({"pools": [{"name": "remote"}, {"name": "b"}]}, "table.remote.1", "pool that is not above it"),
     (
         {"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"c": {"1": 2}}}}},
         "table.a.0",
-        "axis of one more of the pools",
+        "pool that is not above it",
     ),
     (
         {"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"b": {"1": -2}}}}},
@@ -148,12 +148,12 @@ WRONG = [
     (
         {"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"1": {"b": {"0": 5, "1": 2}}}}},
         "table",
-        "without workers of other pools",
+        "workers of each pool alone",
     ),
     (
         {"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"a": {"1": 2}}}}},
         "table.a.0",
-        "axis of one more of the pools",
+        "pool that is not above it",
     ),
     ({"jobs": [{"name": "a"}]}, "epochs", 'inside each of "jobs"'),
 ]
@@ -174,17 +174,25 @@ WRONG += [  # all of this was taken, and said nothing
         "model.cache_markers[1]",
         "the number of the stage, from 0, since several stages have this name",
     ),
-    ({"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"}, "table_unit", "only with a table"),
-    ({"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1}, "worker_cpu_s", "only with a table"),
+    (
+        {"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"},
+        "table_unit",
+        "only in a job with a table",
+    ),
+    (
+        {"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1},
+        "worker_cpu_s",
+        "only in a job with a table",
+    ),
     (
         {"changes": [{"at_batch": 5, "client_step_s": 1}, {"at_batch": 6}]},
         "changes[1]",
-        "at least one field that changes",
+        "at least one more field besides at_batch",
     ),
     (
         {"changes": [{"at_batch": 5, "read_bytes_per_s": 1}]},
         "changes[0].read_bytes_per_s",
-        "only with a model",
+        "only in a job with a model",
     ),
     (
         {

@@ -430,7 +430,7 @@ static void arrow_nulls_and_other_types_are_refused(void **state)
         {"+vl", "a list view"},
         {"?", "an unknown type"},
         {"w:0", "unknown"},
-        {"+l", "a list of other than numbers"},
+        {"+l", "a list whose items are not numbers"},
     };
 
     for (size_t i = 0; i < COUNT_OF(formats); i++) {
@@ -473,7 +473,7 @@ static void arrow_streams_that_fail_or_lie(void **state)
     t = one_column(schema("u", "x", NULL, 0), array(1, 0, falling, 3, NULL, 0), 1, 0);
     err = NULL;
     assert_int_equal(import(&t, &a, &err), CACHEW_E_OPTION);
-    assert_contains(cachew_error_message(err), "offsets that ascend");
+    assert_contains(cachew_error_message(err), "offsets in ascending order");
     cachew_error_free(err);
 }
 

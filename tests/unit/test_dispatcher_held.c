@@ -197,7 +197,7 @@ static void test_full_workers_leave(void **state)
     assert_non_null(strstr(second->held_by, "--max-streams"));
     RUN_SAY(other, Draining, DRAINING, false, RUN_BASE(draining));
     run_pass(u, 1500);
-    assert_string_equal(second->held_by, "no worker takes ranges: 1 is being drained");
+    assert_string_equal(second->held_by, "no worker accepts work: 1 is being drained");
     run_free(u);
 }
 
@@ -231,7 +231,7 @@ static void test_reasons(void **state)
     RUN_SAY(w, Draining, DRAINING, false, RUN_BASE(draining));
     run_settle(u);
     run_pass(u, 1500);
-    assert_string_equal(again->held_by, "no worker takes ranges: 1 is being drained");
+    assert_string_equal(again->held_by, "no worker accepts work: 1 is being drained");
     run_lose(w);
     struct run_peer *bad = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
     bad->capacity = 2;
@@ -241,7 +241,7 @@ static void test_reasons(void **state)
     run_settle(u);
     assert_int_equal(n_streams(bad), 0); /* it is to look again, not to keep what it saw */
     run_pass(u, 1500);
-    assert_non_null(strstr(again->held_by, "can't serve it: it sees other data"));
+    assert_non_null(strstr(again->held_by, "can't compute this job: it sees other data"));
     bad->silent = true; /* it is asked again after a while, nobody else being there */
     run_pass(u, 31000);
     assert_string_equal(again->held_by, "a worker is opening the data");

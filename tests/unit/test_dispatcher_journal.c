@@ -176,21 +176,24 @@ static void test_damaged_entries_are_named_with_their_cost(void **state)
         bool lossy_goes_on;
     } cases[] = {
         {"a",
-         "the entry of counters is left out (its checksum does not match): new workers and streams get "
-         "numbers "
+         "the damaged entry of counters is left out (its checksum does not match): new workers and streams "
+         "get numbers "
          "that are higher by a million",
          true},
         {"b",
-         "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not match): "
-         "jobs that run it start over, or end if they are at-most-once",
+         "the damaged entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not "
+         "match): "
+         "jobs that run it start over, or are ended if their guarantee is at-most-once",
          false},
         {"fexact",
-         "the entry of job \"exact\" is left out (its checksum does not match): the job starts over, or ends "
-         "if it is at-most-once",
+         "the damaged entry of job \"exact\" is left out (its checksum does not match): the job starts over, "
+         "or is "
+         "ended if its guarantee is at-most-once",
          true},
         {"flossy",
-         "the entry of job \"lossy\" is left out (its checksum does not match): the job starts over, or ends "
-         "if it is at-most-once",
+         "the damaged entry of job \"lossy\" is left out (its checksum does not match): the job starts over, "
+         "or is "
+         "ended if its guarantee is at-most-once",
          false},
         {"g", "the worker gets another number", true},
     };
@@ -306,8 +309,8 @@ static void test_a_range_that_sorts_behind_the_jobs_ends_at_most_once(void **sta
     sort_rows(x.u);
     world_end(&x);
     start_again(x.u);
-    assert_non_null(strstr(x.u->log, "the entry of unknown kind 75"));
-    assert_non_null(strstr(x.u->log, "jobs with at-most-once end"));
+    assert_non_null(strstr(x.u->log, "the damaged entry of unknown kind 75"));
+    assert_non_null(strstr(x.u->log, "jobs with the guarantee at-most-once are ended"));
     if (!strstr(x.u->log, "! job \"lossy\" is failed: the dispatcher's journal was damaged"))
         fail_msg("%s", x.u->log);
     assert_null(strstr(x.u->log, "job \"exact\" is failed"));
@@ -331,7 +334,7 @@ static void test_a_floor_that_looks_like_a_job_ends_at_most_once(void **state)
             .kind = CW_STORE_PUT, .key = key, .key_size = 17, .value = value, .value_size = sizeof(value)});
     world_end(&x);
     start_again(x.u);
-    assert_non_null(strstr(x.u->log, "the entry of unknown kind 66"));
+    assert_non_null(strstr(x.u->log, "the damaged entry of unknown kind 66"));
     assert_non_null(strstr(x.u->log, "! job \"lossy\" is failed: the dispatcher's journal was damaged"));
     run_free(x.u);
 }

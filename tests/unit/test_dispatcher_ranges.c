@@ -618,11 +618,11 @@ static void test_values_are_named(void **state)
     run_worker(u, 2);
     struct run_peer *c = run_client_with(u, &(struct run_attach){.job = "job", .offset = 21}, 6);
     assert_non_null(
-        strstr(c->failure, "position 81 of epoch 0 does not exist: the plan has 80 positions per epoch"));
+        strstr(c->failure, "position 81 of epoch 0 does not exist: an epoch of this job has 80 positions"));
     c = run_client(u, "job", 0, 1, 4);
     assert_true(c->attached);
     assert_int_equal(run_progress(c, 3, 2), CW_E_SERVICE);
-    assert_non_null(strstr(c->why, "Progress to position 32 of epoch 0: expected a position"));
+    assert_non_null(strstr(c->why, "progress to position 32 of epoch 0: expected a position"));
     struct run_peer *w = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
     w->capacity = 1;
     w->snapshot = 11;

@@ -219,7 +219,7 @@ static void test_rounds_must_fit(void **state)
         struct run_peer *c = run_client_with(u, &at, 1);
         assert_int_equal(c->attached, cases[i].fits);
         if (!cases[i].fits)
-            assert_string_equal(c->attribute, "the first batch of a round");
+            assert_string_equal(c->attribute, "the first batch for all ranks (do all load the same state?)");
         run_lose(c);
     }
     run_free(u);
@@ -397,8 +397,8 @@ static void test_restart_grace(void **state)
     run_pass(u, 300);
     assert_int_equal(run_held(b), 2);
     /* it went without a word */
-    assert_non_null(
-        strstr(u->log, "1 workers that were connected before the restart did not reconnect within 2 s (1)"));
+    assert_non_null(strstr(
+        u->log, "1 workers that were connected before the restart did not reconnect within 2 s (ids: 1)"));
     /* A new job waits for no grace. */
     run_kill(u);
     b->used = c->used = false;

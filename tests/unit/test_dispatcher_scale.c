@@ -603,7 +603,7 @@ static void stays(const struct cw_policy *self, struct cw_policy_memory *memory,
                                .cache_point = -1,
                                .limit = CW_BOTTLENECK_WORKERS};
     snprintf(d->why, sizeof(d->why), "%s",
-             d->replanned ? "the client waits, which was not expected" : "measured");
+             d->replanned ? "the client waits for batches, which was not expected" : "measured");
 }
 
 /* That the client waits, which was not expected, is a record also where the plan stays. */
@@ -624,7 +624,7 @@ static void test_waiting_that_was_not_expected_is_a_record(void **state)
     logged(u, decisions);
     const json_t *last = json_object_get(json_array_get(decisions, 1), "record");
     assert_string_equal(json_string_value(json_object_get(last, "why")),
-                        "the client waits, which was not expected");
+                        "the client waits for batches, which was not expected");
     assert_string_equal(what_of(json_array_get(decisions, 1)), "1 worker, as before");
     json_decref(decisions);
     end(u);

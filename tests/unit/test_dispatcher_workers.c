@@ -430,7 +430,7 @@ static void test_the_reason_of_a_job_that_failed_is_text(void **state)
         assert_int_equal(run_stream_fails(w, "io", reason), 0);
         run_settle(u);
         assert_true(c->ended && cw_text_utf8(c->failure, strlen(c->failure)));
-        if (strncmp(c->failure, "io: no worker can run it: worker 1000", 37) != 0)
+        if (strncmp(c->failure, "io: no worker can run the pipeline: worker 1000", 47) != 0)
             fail_msg("%s", c->failure);
         if (!strstr(c->failure, "\xe2\x82\xac): \xe2\x82\xac") || strstr(c->failure, "more") ||
             strchr(c->failure, '\x1b'))

@@ -32,7 +32,7 @@ static void reads_ranges(void **state)
     assert_memory_equal(buffer, "0123456789", 10);
     struct cw_error err = {0};
     assert_int_equal(cw_file_read(f, 8, buffer, 3, false, &err), CW_E_DATA);
-    assert_contains(err.message, "past its end");
+    assert_contains(err.message, "the file ends at byte");
     assert_int_equal(cw_file_read(f, UINT64_MAX, buffer, 3, false, NULL), CW_E_DATA);
     cw_file_free(f);
     assert_null(cw_file_free(NULL));

@@ -168,8 +168,9 @@ static void test_answers(void **state)
     assert_int_equal(n_handled, 6);
     assert_answer(
         "POST /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc",
-        "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "GET or HEAD is expected\n");
-    assert_answer("DELETE / HTTP/1.0\r\n\r\n", "HTTP/1.1 405 ", "Allow", "GET or HEAD is expected\n");
+        "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "expected the HTTP method GET or HEAD\n");
+    assert_answer("DELETE / HTTP/1.0\r\n\r\n", "HTTP/1.1 405 ", "Allow",
+                  "expected the HTTP method GET or HEAD\n");
     assert_int_equal(n_handled, 6);
 }
 
@@ -207,7 +208,8 @@ static void test_another_name_for_this_machine_is_refused(void **state)
     }
     assert_answer("GET /json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "HTTP/1.1 403 ",
                   "no-store",
-                  "these pages are for this machine only: expected localhost or an IP address in Host\n");
+                  "these pages are served to this machine only: expected a URL (header Host) with localhost "
+                  "or an IP address\n");
 }
 
 static void test_large_answer(void **state)
@@ -256,7 +258,7 @@ static void test_a_path_with_a_zero_byte_is_refused(void **state)
 {
     (void)state;
     assert_answer("GET /json%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 400 ", "no-store",
-                  "the path has %00, expected a path without zero bytes\n");
+                  "the URL's path has a zero byte (%00): expected a path without zero bytes\n");
     assert_int_equal(n_handled, 0);
     assert_answer("GET /json?a%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "no-store", "{}");
     assert_string_equal(query_seen, "a%00b");

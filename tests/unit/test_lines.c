@@ -234,7 +234,7 @@ static void json_is_strict(void **state)
         size_t where;
         const char *why;
     } bad[] = {
-        {"", 0, "nothing"},
+        {"", 0, "the text is empty"},
         {"[1]", 0, "expected an object"},
         {"{", 1, "a key"},
         {"{\"a\"", 4, "\":\""},
@@ -480,7 +480,7 @@ static void jsonl_says_what_is_wrong_and_on_which_line(void **state)
          "line 13: \"a\" holds an array, expected uint8"},
         {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": true",
          "line 14: malformed JSON: expected \",\" or \"}\" at byte 40 of 40"},
-        {"", "line 15: malformed JSON: expected an object, but there is nothing at byte 0 of 0"},
+        {"", "line 15: malformed JSON: expected an object, but the text is empty at byte 0 of 0"},
         {"{\"a\": 1, \"s\": \"\", \"v\": [1, 1e39], \"b\": true}",
          "line 16: \"v\" holds 1e39, which is out of range for float32"},
         {"{\"a\": 2, \"s\": \"\", \"v\": [1, 2], \"b\": false}", ""},
@@ -517,10 +517,10 @@ static void jsonl_attributes_are_checked(void **state)
     } bad[] = {
         {"{}", "1 to 64 features"},
         {"{\"x\": \"int33\"}", "a dtype (\"bytes\""},
-        {"{\"x\": {\"dtype\": \"uint8\", \"default\": 256}}", "as default"},
-        {"{\"x\": {\"dtype\": \"uint8\", \"default\": -1}}", "as default"},
-        {"{\"x\": {\"dtype\": \"bool\", \"default\": 1}}", "as default"},
-        {"{\"x\": {\"dtype\": \"float16\", \"default\": 1e6}}", "as default"},
+        {"{\"x\": {\"dtype\": \"uint8\", \"default\": 256}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"uint8\", \"default\": -1}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"bool\", \"default\": 1}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"float16\", \"default\": 1e6}}", "a default that is one number"},
         {"{\"x\": {\"dtype\": \"bytes\", \"default\": 1}}", "a string as default"},
     };
 

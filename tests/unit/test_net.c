@@ -476,8 +476,8 @@ static void test_token(void **state)
         assert_int_equal(ours.opened + theirs.opened, 0);
         run_until(somebody_refused);
         assert_int_equal(ours.why.status, CW_E_SERVICE);
-        assert_non_null(strstr(ours.why.message,
-                               wrong[i] && wrong[i][0] ? "the token is not the one" : "a token is expected"));
+        assert_non_null(strstr(ours.why.message, wrong[i] && wrong[i][0] ? "the token is wrong"
+                                                                         : "the service expects a token"));
         assert_null(strstr(ours.why.message, "secret"));
         assert_null(strstr(refusal.message, "secret"));
     }

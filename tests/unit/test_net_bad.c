@@ -110,18 +110,17 @@ static void test_greetings(void **state)
         int n_fds = n_open_fds();
         /* Peers who are well-behaved come in between. */
         connect_to(at, &o, &ours);
-        send_greeting(at, http, strlen(http), "begins with 47 45 54 20");
-        send_greeting(at, ssh, strlen(ssh), "begins with 53 53 48 2d");
+        send_greeting(at, http, strlen(http), "begins with the bytes 47 45 54 20");
+        send_greeting(at, ssh, strlen(ssh), "begins with the bytes 53 53 48 2d");
         send_greeting(at, "", 0, "before the handshake");
-        send_greeting(at, tls, sizeof(tls),
-                      "this is TLS, and not expected here: a frame begins with 16 03 01 02");
+        send_greeting(at, tls, sizeof(tls), "neither): its message begins with the bytes 16 03 01 02");
         uint32_t seed = 1;
         for (int round = 0; round < 200; round++) {
             for (size_t k = 0; k < sizeof(noise); k++)
                 noise[k] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24);
             if (round % 2) /* a good beginning */
                 memcpy(noise, "CWF1\5\0\0\0\0\0\0\0\0\0\0\0", 16);
-            send_greeting(at, noise, 32 + seed % (sizeof(noise) - 32), round % 2 ? "" : "not Cachew's");
+            send_greeting(at, noise, 32 + seed % (sizeof(noise) - 32), round % 2 ? "" : "than Cachew's");
         }
         run_until(both_open);
         assert_int_equal(send_query(&ours, "still here", NULL, 0), 0);
@@ -151,7 +150,7 @@ static void test_versions(void **state)
     (void)state;
     struct cw_conn_options o = options();
     struct cw_listener *l = listen_at(unix_address, &o);
-    refused_hello(unix_address, 7, 9, "versions 7 to 9 of the protocol, expected one of 1 to 1");
+    refused_hello(unix_address, 7, 9, "versions 7 to 9 of Cachew's protocol, this side 1 to 1");
     refused_hello(unix_address, 0, 0, "versions 0 to 0");
     refused_hello(unix_address, 9, 1, "versions 9 to 1");
     cw_listener_free(l);
@@ -185,9 +184,9 @@ static void test_bad_listeners(void **state)
     snprintf(name.sun_path, sizeof(name.sun_path), "%s", unix_address + 5);
     assert_int_equal(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
     assert_int_equal(listen(listener, 5), 0);
-    static const char *const reasons[] = {"version 2 of the protocol", "version 0 of the protocol",
-                                          "begins with 32 32 30 20", "before the handshake",
-                                          "the first message is of kind 11"};
+    static const char *const reasons[] = {"version 2 of Cachew's protocol", "version 0 of Cachew's protocol",
+                                          "begins with the bytes 32 32 30 20", "before the handshake",
+                                          "with a message of kind 11"};
     for (unsigned i = 0; i < CW_COUNT_OF(reasons); i++) {
         ours = (struct side){0};
         connect_to(unix_address, &o, &ours);
@@ -343,19 +342,19 @@ static void test_bad_frames(void **state)
     };
 
     static const char *const reasons[N_CASES] = {
-        "not Cachew's protocol",
+        "another protocol than Cachew's",
         "a message of 6 bytes was changed",
         "a payload of 5 bytes was changed",
         "a message of 100001 bytes, expected at most 100000",
         "a payload of 200001 bytes, expected at most 200000",
         "but no payload",
-        "is not an Envelope",
+        "can't be decoded",
         "",
         "",
         "",
         "a second handshake",
-        "is not expected",
-        "is not expected",
+        "an unexpected payload",
+        "an unexpected payload",
         "header (message: 65542 bytes; payload: 0 bytes) were changed",
     };
     Cachew__Query q = CACHEW__QUERY__INIT;
@@ -506,7 +505,7 @@ static void test_swelling_message(void **state)
     assert_true(memory.used > (size_t)30 * N);
     cw_envelope_clear(&memory);
     assert_int_equal(cw_envelope_read(&memory, cw_envelope_limit(N), bytes, n, &e, &err), CW_E_SERVICE);
-    assert_non_null(strstr(err.message, "in memory"));
+    assert_non_null(strstr(err.message, "of memory here"));
     assert_true(memory.used <= cw_envelope_limit(N));
     cw_envelope_deinit(&memory);
     free(bytes);
@@ -616,7 +615,7 @@ static void test_never_reads(void **state)
     assert_true(n >= 10);
     assert_int_equal(theirs.closed, 0);
     run_until(theirs_closed);
-    assert_reason(&theirs.why, "the peer does not read what it is sent");
+    assert_reason(&theirs.why, "the other side does not read its messages");
     assert_int_equal(theirs.released, n + 1);
     close(fd);
     cw_listener_free(l);

@@ -310,8 +310,10 @@ static void test_refusals(void **state)
     } cases[] = {
         {"127.0.0.1", "expired", NULL, NULL, ca, "certificate has expired", "certificate expired"},
         {"127.0.0.1", "future", NULL, NULL, ca, "not yet valid", "alert"},
-        {"127.0.0.1", "other", NULL, NULL, ca, "the peer's certificate is not for \"127.0.0.1\"", "alert"},
-        {"localhost", "other", NULL, NULL, ca, "the peer's certificate is not for \"localhost\"", "alert"},
+        {"127.0.0.1", "other", NULL, NULL, ca, "the other side's certificate is not for \"127.0.0.1\"",
+         "alert"},
+        {"localhost", "other", NULL, NULL, ca, "the other side's certificate is not for \"localhost\"",
+         "alert"},
         {"127.0.0.1", "foreign", NULL, NULL, ca, "unable to get local issuer certificate", "unknown ca"},
         {"127.0.0.1", "good", NULL, NULL, pem("stranger.crt"), "", "unknown ca"},
         {"127.0.0.1", "good", ca, NULL, ca, "certificate required", "peer did not return a certificate"},
@@ -354,9 +356,10 @@ static void test_one_without(void **state)
         connect_to(cw_listener_address(l), listener_has ? &without : &with, &ours);
         run_until(ours_closed_and_refused);
         assert_says(listener_has ? ours.why.message : refusal.message,
-                    listener_has ? "TLS is expected here" : "this is TLS, and not expected here");
+                    listener_has ? "the service expects TLS"
+                                 : "the other side speaks TLS, but this side does not");
         assert_says(listener_has ? refusal.message : ours.why.message,
-                    listener_has ? "TLS is expected here" : "does the other side speak TLS?");
+                    listener_has ? "the service expects TLS" : "does the other side speak TLS?");
         if (listener_has)
             assert_string_equal(ours.why.attribute, "tls"); /* who reads that does not come again */
         cw_listener_free(l);

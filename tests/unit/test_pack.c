@@ -357,7 +357,7 @@ static void test_nonsense_is_cut_off(void **state)
     const uint8_t *good;
     struct cw_packer *p;
     assert_int_equal(cw_packer_new(&p, NULL), 0);
-    refused_blocks(false, 100000, block, sizeof(block), "not agreed on");
+    refused_blocks(false, 100000, block, sizeof(block), "agreed on no compression");
     refused_blocks(true, MIB + 1, block, sizeof(block), "expected at most 1048576");
     refused_blocks(true, 0, block, 0, "but has no payload");
     refused_blocks(true, 100000, block, sizeof(block), "can't be read");

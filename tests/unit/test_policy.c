@@ -135,7 +135,8 @@ static void test_names(void **state)
     pass(&w, 0);
     assert_int_equal(w.wanted, 64); /* as many as there are */
     assert_true(w.last.concluded);
-    assert_string_equal(w.last.why, "80 were asked for, this job may have 64 now");
+    assert_string_equal(w.last.why,
+                        "80 workers were requested by the policy fixed:N, but this job may have only 64 now");
     pass(&w, 1);
     assert_false(w.last.concluded);
 }
@@ -151,7 +152,7 @@ static void test_atc22_says_when_a_batch_takes_more_time(void **state)
     w.step_s = 0.1;
     for (int i = 0; i < 5000 && w.decisions < 2; i++)
         pass(&w, 1);
-    assert_string_equal(w.last.why, "2 instead of 1 workers: 1.5 % more time a batch");
+    assert_string_equal(w.last.why, "with 2 instead of 1 workers, a batch takes 1.5 % more time");
 }
 
 /* ---- what is remembered, and told ---- */

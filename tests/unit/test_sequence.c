@@ -633,7 +633,7 @@ static void test_refused(void **state)
          "\"op\":\"fake\",\"n\":5}]]}",
          "endless"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"batch\",\"size\":3},{\"op\":\"repeat\",\"count\":2}",
-         "do not fill batches"},
+         "is not a multiple of the batch size"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"repeat\",\"count\":4294967296}", "2^32"},
         {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"shuffle\",\"by\":"
          "\"chunk\"}",

@@ -232,7 +232,7 @@ static void test_admin_client(void **state)
     attach(&bad);
     while (!bad.closed)
         cw_loop_run(l);
-    assert_non_null(strstr(bad.why, "is no message that an admin client sends"));
+    assert_non_null(strstr(bad.why, "which an admin client does not send"));
     Cachew__Query q = CACHEW__QUERY__INIT;
     q.what = (char *)"status";
     say(&o, CACHEW__ENVELOPE__OF_QUERY, &q, 1, 0);

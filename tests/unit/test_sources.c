@@ -135,7 +135,7 @@ static void files_keep_the_order_of_patterns(void **state)
     assert_int_equal(run_rows(&r, (uint64_t[]){0}, 1), 0);
     run_deinit(&r);
     expect_error("{\"op\": \"files\", \"files\": \"fl/*.none\"}", CW_E_PIPELINE, "fl/*.none");
-    expect_error("{\"op\": \"files\", \"files\": \"fl/*.cwx\"}", CW_E_PIPELINE, "no file but index files");
+    expect_error("{\"op\": \"files\", \"files\": \"fl/*.cwx\"}", CW_E_PIPELINE, "only index files");
     expect_error("{\"op\": \"files\", \"files\": []}", CW_E_PIPELINE, "files");
 }
 
@@ -295,11 +295,12 @@ static void parse_example_extracts(void **state)
         {"{}", "1 to 64 features"},
         {"{\"x\": \"int32\"}", "\"bytes\", \"int64\" or \"float32\""},
         {"{\"x\": {\"shape\": [1]}}", "\"x\" a dtype"},
-        {"{\"x\": {\"dtype\": \"bytes\", \"variable\": true}}", "exactly one value"},
-        {"{\"x\": {\"dtype\": \"bytes\", \"shape\": [2]}}", "exactly one value"},
+        {"{\"x\": {\"dtype\": \"bytes\", \"variable\": true}}", "neither shape nor variable"},
+        {"{\"x\": {\"dtype\": \"bytes\", \"shape\": [2]}}", "neither shape nor variable"},
         {"{\"x\": {\"dtype\": \"int64\", \"shape\": [0]}}", "positive"},
-        {"{\"x\": {\"dtype\": \"int64\", \"default\": 1.5}}", "as default"},
-        {"{\"x\": {\"dtype\": \"int64\", \"shape\": [3], \"default\": [1, 2]}}", "as default"},
+        {"{\"x\": {\"dtype\": \"int64\", \"default\": 1.5}}", "a default that is one number"},
+        {"{\"x\": {\"dtype\": \"int64\", \"shape\": [3], \"default\": [1, 2]}}",
+         "a default that is one number"},
         {"{\"x\": {\"dtype\": \"int64\", \"what\": 1}}", "key, dtype, shape, variable and default"},
     };
 

@@ -270,12 +270,12 @@ static void hostile_members_are_refused(void **state)
     b.size = 0;
     tar_member(&b, "x", "12 path=a.b\n", 12, 'x');
     tar_end(&b);
-    expect_bad(&b, "ends after its extended header");
+    expect_bad(&b, "ends after the extended header of this member");
     b.size = 0;
     uint8_t *large = calloc(1, 2 << 20);
     tar_member(&b, "x", large, 2 << 20, 'x');
     free(large);
-    expect_bad(&b, "an extended header has 2097152 bytes, more than 1048576");
+    expect_bad(&b, "an extended header has 2097152 bytes: expected at most 1048576");
     b.size = 0;
     add_archive(&b);
     add_archive(&b);

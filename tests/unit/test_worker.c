@@ -824,14 +824,14 @@ static void refuses(void **state)
     for (size_t i = 0; i < CW_COUNT_OF(outside); i++) {
         snprintf(chain, sizeof(chain),
                  "{\"op\": \"text\", \"files\": \"%s\"}, {\"op\": \"batch\", \"size\": 2}", outside[i]);
-        expect_refused(chain, "lies outside the directories that may be read");
+        expect_refused(chain, "lies outside the directories that pipelines may read");
     }
     expect_refused("{\"op\": \"image_folder\", \"root\": \"/etc\"}", "lies outside");
     expect_refused("{\"op\": \"text\", \"files\": \"root/nothing\"}", "no file matches");
     expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"fail\", \"kind\": \"crash\"}",
                    "may end the process");
     wrong_fingerprint = true;
-    expect_refused("{\"op\": \"range\", \"stop\": 3}", "its fingerprint");
+    expect_refused("{\"op\": \"range\", \"stop\": 3}", "the fingerprint that");
     wrong_fingerprint = false;
     expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"map\", \"function\": {\"name\": \"f\", "
                    "\"identity\": \"f\", \"payload\": \"AA==\"}, \"outputs\": {}}",

@@ -10,10 +10,11 @@ static const struct cw_attr_def attrs[] = {
     {0},
 };
 
-static const struct cw_batcher batcher = {.sizes = "size",
-                                          .differs = "shape",
-                                          .expected = "equal shapes",
-                                          .advice = "; crop, resize or bucket it before"};
+static const struct cw_batcher batcher = {
+    .sizes = "size",
+    .differs = "shape",
+    .expected = "equal shapes",
+    .advice = "; crop or resize the component before batch, or use bucket_by_length"};
 
 const struct cw_op_desc cw_op_batch = {
     .name = "batch",

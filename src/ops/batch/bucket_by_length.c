@@ -55,7 +55,7 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
 {
     size_t n = cw_attr_len(op, "boundaries");
     if (cw_attr_len(op, "sizes") != n + 1)
-        return cw_attr_error(op, "sizes", err, "one more value than boundaries: %zu", n + 1);
+        return cw_attr_error(op, "sizes", err, "one more value than boundaries has: %zu", n + 1);
     struct bucket_state *s = calloc(1, sizeof(*s) + n * sizeof(s->boundaries[0]));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "bucket_by_length");
@@ -81,10 +81,11 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
             !(json_is_number(value) || json_is_boolean(value)))
             return cw_attr_error(
                 op, "pad", err,
-                "{component: number}; \"%.60s\" is no component with numbers, or its value is no number",
+                "{component: number}; \"%.60s\" is not a component of numbers, or its value is not a number",
                 name);
         if (!bucket_pad_fits(op, name, type.dtype))
-            return cw_attr_error(op, "pad", err, "values that the components can hold; \"%.60s\" is %s", name,
+            return cw_attr_error(op, "pad", err,
+                                 "padding that fits the dtype of its component; \"%.60s\" has dtype %s", name,
                                  cw_dtype_name(type.dtype));
     }
     struct cw_type bucket = cw_type_scalar(CW_INT32);

@@ -1,7 +1,7 @@
-/* pack: rows of a fixed length from sequences of tokens. Positions are packed in windows; each window lies in
- * one block, and its rows depend on that window alone. They are elements of the window's first record.
- * Comments distinguish rows of tokens, which are results, from rows of the block, which are the elements that
- * arrive. */
+/* The operator pack: rows of a fixed number of tokens, made from sequences of tokens. Elements are packed in
+ * windows of consecutive elements. Each window lies in one block, and its rows depend on that window alone.
+ * The rows of a window are delivered as results of the window's first element. Comments distinguish rows of
+ * tokens, which are results, from rows of the block, which are the elements that arrive. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -42,9 +42,8 @@ static void pack_begin_row(struct pack_rows *r)
     memset(r->positions + at, 0, p->length * sizeof(*r->positions));
 }
 
-/* Appends n tokens to the last row, which must have room for them. They continue segment r->last, which has
- * `before` tokens in this row.
- */
+/* Appends n tokens to the last row, which must have room for them. They continue segment number r->last;
+ * `before` is the number of tokens that the segment already has in this row. */
 static void pack_add(struct pack_rows *r, const uint8_t *tokens, size_t n, size_t before)
 {
     size_t at = (r->n - 1) * r->pack->length + r->used;
@@ -104,7 +103,7 @@ static uint64_t pack_window_of(const struct pack *p, const struct cw_block *b, s
 }
 
 /* Returns the end of the window that begins with row `from` of the block: the first row of the next window.
- * *ret: whether a failed row of the window will end the run. */
+ * *ret: whether a row of the window has failed and on_error is "raise", so that the run will end. */
 static size_t pack_window_end(const struct pack *p, const struct cw_block *b, size_t from, bool *ret)
 {
     size_t end = from;
@@ -126,9 +125,10 @@ static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t
     }
 }
 
-/* Returns the number of rows of the expansion that belong to a row of the block: the rows of tokens
- * given[row]; if that is 0, one row without tokens for the first row of a window and for a row with a fault
- * or note to report, otherwise none. */
+/* Returns the number of rows that the result has for a row of the block. If rows of tokens were made, that is
+ * given[row]. Otherwise it is 1 (a row without tokens) for the first row of each window, for failed rows of a
+ * block with faults, and for other rows of a block with notes, so that faults and notes are reported; else 0.
+ */
 static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const uint32_t *given, size_t row)
 {
     bool first = row == 0 || pack_window_of(p, b, row - 1) != pack_window_of(p, b, row);
@@ -136,7 +136,8 @@ static size_t pack_rows_of(const struct pack *p, const struct cw_block *b, const
     return given[row] ? given[row] : first || named;
 }
 
-/* Allocates the expansion: the rows of tokens, of which `given` has the number for each row of the block. */
+/* Allocates the result (expansion): for each row of the block, pack_rows_of rows. given: for each row of the
+ * block, its number of rows of tokens. */
 static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_t *given,
                        struct cw_expansion **ret, struct cw_error *err)
 {
@@ -146,8 +147,8 @@ static int pack_expand(const struct cw_op *op, struct cw_block *b, const uint32_
         n += pack_rows_of(p, b, given, row);
     if (n > UINT32_MAX)
         return cw_error_set(err, CW_E_DATA,
-                            "%zu rows are made from %zu elements: expected at most 2^32 - "
-                            "1 rows",
+                            "%zu rows of tokens would be made from %zu elements: expected at most 2^32 - 1; "
+                            "set a larger length",
                             n, b->n);
     struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
     uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
@@ -250,9 +251,9 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     struct cw_type row = {.dtype = type.dtype, .ndim = 1, .dims = {(int64_t)p->length}},
                    numbers = {.dtype = CW_INT32, .ndim = 1, .dims = {(int64_t)p->length}};
     if (strcmp(component, "segment_ids") == 0 || strcmp(component, "positions") == 0)
-        return cw_attr_error(op, "component", err,
-                             "a name other than segment_ids and positions, the other components that pack "
-                             "gives");
+        return cw_attr_error(
+            op, "component", err,
+            "a component with another name, because pack adds components named segment_ids and positions");
     if (r >= 0)
         r = cw_bind_write(b, component, &row, err);
     if (r >= 0)

@@ -9,11 +9,11 @@ int cw_cache_point_bind(struct cw_bind *b CW_UNUSED, struct cw_op *op, struct cw
         return 0;
     if (cw_attr_int(op, "reuse") != 0)
         return cw_attr_error(op, "reuse", err,
-                             "0, as freeze is false: reuse is the number of epochs for "
+                             "0, because freeze is false: reuse is the number of epochs for "
                              "which draws are frozen");
     if (cw_attr_int(op, "seed") != -1)
         return cw_attr_error(op, "seed", err,
-                             "-1, as freeze is false: seed is the seed of the frozen "
+                             "-1, because freeze is false: seed is the seed of the frozen "
                              "draws");
     return 0;
 }

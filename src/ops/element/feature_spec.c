@@ -1,4 +1,5 @@
-/* Reads and checks feature specs, and converts their defaults. The specs are immutable after bind.
+/* Reads and checks feature specs, converts their defaults, and writes values or defaults to rows. The
+ * operators parse_example, jsonl and tar call it. op->state owns the specs, which are immutable after bind.
  */
 #include "ops/element/feature_spec.h"
 
@@ -7,7 +8,8 @@
 
 #include "formats/number.h"
 
-#define MAX_VALUES ((int64_t)1 << 28) /* of one feature of fixed shape */
+/* values of one element of a feature; of one step, if the feature is variable */
+#define MAX_VALUES ((int64_t)1 << 28)
 
 struct reading { /* one feature of the attribute */
     const struct cw_feature_words *words;
@@ -39,11 +41,12 @@ static int feature_read_dtype(const struct reading *x, const json_t *v, struct c
         x->f->dtype = dtype;
         return 0;
     }
-    return feature_error(
-        x, err,
-        x->words->dtypes == CW_FEATURE_ALL
-            ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object with dtype and more"
-            : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and more");
+    return feature_error(x, err,
+                         x->words->dtypes == CW_FEATURE_ALL
+                             ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object "
+                               "with dtype and possibly key, shape, variable and default"
+                             : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and "
+                               "possibly key, shape, variable and default");
 }
 
 static int feature_read_shape(const struct reading *x, const json_t *v, struct cw_error *err)
@@ -57,7 +60,8 @@ static int feature_read_shape(const struct reading *x, const json_t *v, struct c
         x->f->n_values *= good ? x->type->dims[i] : 1;
     }
     if (!good)
-        return feature_error(x, err, "a shape: a list of at most 6 positive integers, 2^28 values in all");
+        return feature_error(
+            x, err, "a shape that is a list of at most 6 positive integers, with at most 2^28 values in all");
     x->type->ndim = (int)n;
     return 0;
 }
@@ -74,7 +78,8 @@ static bool feature_put_number(const json_t *v, enum cw_dtype dtype, void *out)
 }
 
 /* Appends the number v, or all numbers of the nested list v, to the default of f, which has room for `room`
- * numbers. False: one is not a number of the dtype, or there are too many. */
+ * numbers. Returns false if a value is not a number of the dtype, if lists are nested too deeply, or if there
+ * is no room. */
 static bool feature_put_numbers(struct cw_feature_spec *f, int64_t room, const json_t *v, int depth)
 {
     bool good = true;
@@ -100,8 +105,9 @@ static int64_t feature_count_leaves(const json_t *v, int depth)
     return n;
 }
 
-/* Reads a default: a string; or one number, which is repeated for all values; or a list with one number per
- * value. */
+/* Reads a default. For bytes: a string. For numbers: one number, which is repeated for all values; or a list
+ * with one number per value. A list may be nested; its numbers are taken in order. If the feature is
+ * variable, the list may have any multiple of n_values numbers. */
 static int feature_read_default(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     struct cw_feature_spec *f = x->f;
@@ -123,8 +129,8 @@ static int feature_read_default(const struct reading *x, const json_t *v, struct
         memcpy((uint8_t *)f->def + (size_t)f->n_default * item, f->def, item);
     if (!good || (f->variable ? f->n_default % f->n_values != 0 : f->n_default != f->n_values))
         return feature_error(x, err,
-                             "as default a number of its dtype, or a list with a number for each of its "
-                             "values");
+                             "a default that is one number of the feature's dtype, or a list with a number "
+                             "for each of its values");
     return 0;
 }
 
@@ -144,7 +150,8 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
                                   : strcmp(field, "default") == 0  ? &def
                                                                    : NULL;
             if (!into)
-                return feature_error(x, err, "an object of key, dtype, shape, variable and default only");
+                return feature_error(
+                    x, err, "an object with no other keys than key, dtype, shape, variable and default");
             *into = value;
         }
     }
@@ -162,14 +169,13 @@ static int feature_read(const struct reading *x, const json_t *v, struct cw_erro
     f->variable = json_is_true(variable);
     f->n_values = 1;
     if ((json_array_size(shape) > 0 || f->variable) && f->dtype == CW_BYTES)
-        return feature_error(x, err,
-                             "no shape and no variable, because it is bytes, which is exactly one "
-                             "value");
+        return feature_error(
+            x, err, "neither shape nor variable, because a feature of dtype bytes has exactly one value");
     if (shape)
         r = feature_read_shape(x, shape, err);
     if (r == 0 && f->variable) {
         if (type->ndim == CW_MAX_NDIM)
-            return feature_error(x, err, "a shape of at most 5 dimensions, as `variable` adds one");
+            return feature_error(x, err, "a shape of at most 5 dimensions, because `variable` adds one");
         memmove(type->dims + 1, type->dims, (size_t)type->ndim * sizeof(type->dims[0]));
         type->dims[0] = CW_VARIES;
         type->ndim++;
@@ -183,7 +189,7 @@ int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *
     const json_t *features = cw_attr_json(op, words->attr), *value;
     const char *name;
     struct cw_type type;
-    /* the caller frees it, also after an error */
+    /* the caller frees op->state, also after an error */
     struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs));
     if (!specs)
         return cw_error_nomem(err, sizeof(*specs), op->desc->name);

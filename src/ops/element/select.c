@@ -20,7 +20,8 @@ static int select_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
         if (r < 0)
             return r;
     }
-    op->n_in = 0; /* nothing is read at run time */
+    /* cw_bind_read was called only to check that the components exist; nothing is read at run time */
+    op->n_in = 0;
     return 0;
 }
 

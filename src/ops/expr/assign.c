@@ -33,9 +33,10 @@ static int assign_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     json_object_foreach(set, name, value)
     {
         if (!json_is_string(value) || !*name)
-            return cw_attr_error(
-                op, "set", err,
-                "an object {name: expression}, \"%.40s\" being a name and its expression a string", name);
+            return cw_attr_error(op, "set", err,
+                                 "an object {name: expression}; \"%.40s\" is not a valid name, or its "
+                                 "expression is not a string",
+                                 name);
         char attribute[64];
         snprintf(attribute, sizeof(attribute), "set.%.50s", name);
         int r = cw_expr_bind(b, op, attribute, json_string_value(value), CW_EXPR_VALUE, &s->exprs[s->n], err);

@@ -109,12 +109,11 @@ int cw_lower_convert(struct compiler *c, struct operand *o, enum cw_dtype to)
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o)
 {
     if (o->kind == O_BYTES)
-        return CW_LOWER_FAIL(c, o->node,
-                             "component \"%.60s\" is bytes: expected only in length(), == or "
-                             "!=",
-                             o->node->text);
+        return CW_LOWER_FAIL(
+            c, o->node,
+            "component \"%.60s\" is bytes, which may be used only in length(), == and !=", o->node->text);
     if (o->kind == O_STRING)
-        return CW_LOWER_FAIL(c, o->node, "a string: expected only as an operand of == or !=");
+        return CW_LOWER_FAIL(c, o->node, "a string may be used only as an operand of == and !=");
     return 0;
 }
 
@@ -233,7 +232,7 @@ int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, const 
                              emit_shape_text(y, right));
     }
     if (cw_type_fixed(&type) && cw_type_bytes(&type) > SIZE_MAX / 16)
-        return CW_LOWER_FAIL(c, node, "the result is too large");
+        return CW_LOWER_FAIL(c, node, "the array that results is too large");
     *ret = type;
     return 0;
 }

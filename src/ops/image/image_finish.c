@@ -1,4 +1,5 @@
-/* The last step of an image chain: writes rows of pixels in their final dtype, order and layout. */
+/* The last step of an image chain: converts rows of pixels to their final dtype and values, and writes them
+ * in the final order of rows (flipped or not) and layout (HWC or CHW). image_chain.c calls it. */
 #include "ops/image/image_finish.h"
 
 #include <string.h>
@@ -41,7 +42,8 @@ static void finish_scatter(const struct cw_image_finish *f, int64_t y, const uin
     for (size_t c = 0; c < channels; c++, dst += plane) {
         const uint8_t *s = row + c * value;
         for (size_t x = 0; x < w;
-             x++) /* constant sizes: memcpy is inlined, and the compiler makes a loop for each size */
+             /* the sizes are constants, so that the compiler inlines memcpy and makes a loop for each size */
+             x++)
             memcpy(dst + value * x, s + value * x * channels,
                    value == 1   ? 1
                    : value == 2 ? 2

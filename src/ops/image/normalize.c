@@ -51,7 +51,7 @@ static int normalize_state(struct cw_op *op, int channels, struct cw_error *err)
         s->mean[c] = (float)cw_attr_float_at(op, "mean", (size_t)c);
         s->std[c] = (float)cw_attr_float_at(op, "std", (size_t)c);
         if (s->std[c] == 0)
-            return cw_attr_error(op, "std", err, "values that are not zero as float32");
+            return cw_attr_error(op, "std", err, "values that are not zero when rounded to float32");
     }
     return 0;
 }
@@ -68,7 +68,7 @@ static int normalize_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
         return cw_attr_error(op, "mean", err, "%lld values, one for each channel of \"%s\"", (long long)have,
                              cw_attr_string(op, "component"));
     if (cw_attr_len(op, "std") != channels)
-        return cw_attr_error(op, "std", err, "%zu values, as many as mean", channels);
+        return cw_attr_error(op, "std", err, "%zu values, the number that mean has", channels);
     enum cw_dtype dtype = cw_attr_dtype(op, "dtype");
     if (!cw_dtype_is_float(dtype))
         return cw_attr_error(op, "dtype", err, "float16, bfloat16, float32 or float64");

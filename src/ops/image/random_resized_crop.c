@@ -36,8 +36,8 @@ static int random_resized_crop_geometry(const struct cw_op *op, const struct cw_
 {
     const struct random_resized_crop *c = op->state;
     if (h < 1 || w < 1)
-        return cw_error_set(err, CW_E_RECORD, "an image of %lld x %lld can't be cut", (long long)h,
-                            (long long)w);
+        return cw_error_set(err, CW_E_RECORD, "an image of %lld x %lld pixels is empty and can't be cropped",
+                            (long long)h, (long long)w);
     *ret = c->resize;
     double pixels = (double)(h * w);
     for (uint32_t attempt = 0; attempt < 10; attempt++) {

@@ -8,8 +8,8 @@ static int resize_geometry(const struct cw_op *op, const struct cw_block *b CW_U
 {
     const struct cw_image_geometry *prepared = op->state;
     if (h < 1 || w < 1)
-        return cw_error_set(err, CW_E_RECORD, "an image of %lld x %lld can't be resized", (long long)h,
-                            (long long)w);
+        return cw_error_set(err, CW_E_RECORD, "an image of %lld x %lld pixels is empty and can't be resized",
+                            (long long)h, (long long)w);
     *ret = *prepared;
     ret->rect = (struct cw_rect){.h = h, .w = w};
     return 0;

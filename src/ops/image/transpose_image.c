@@ -1,4 +1,5 @@
-/* transpose_image: channels first or last. */
+/* The operator transpose_image. HWC to CHW (layout "chw") is done while an image chain writes its result
+ * (image_chain.c); CHW to HWC is done here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,11 +22,11 @@ static int transpose_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_e
     struct cw_type out = {.dtype = type.dtype, .ndim = 3};
     for (int i = 0; i < 3; i++)
         out.dims[i] = type.dims[(i + (chw ? 2 : 1)) % 3];
-    op->state = chw ? (void *)&role : NULL; /* only a flag: NULL or not */
+    op->state = chw ? (void *)&role : NULL; /* used as a flag: not NULL means layout "chw" */
     return cw_image_bind_write(b, op, &out, err);
 }
 
-/* CHW to HWC. image_chain.c does the reverse. */
+/* Copies CHW pixels as HWC. value: bytes of a value. */
 static void transpose_image_interleave(uint8_t *dst, const uint8_t *src, const int64_t chw[3], size_t value)
 {
     size_t pixels = (size_t)chw[1] * (size_t)chw[2], channels = (size_t)chw[0];

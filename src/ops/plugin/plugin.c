@@ -150,7 +150,8 @@ int cw_plugin_load(const char *path, struct cw_error *err)
     void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         const char *why = dlerror();
-        return plugin_refuse(path, err, "a shared object for this machine, all of whose symbols are found",
+        return plugin_refuse(path, err,
+                             "a shared object that was built for this machine and has no undefined symbols",
                              "can't be loaded: %s", why ? why : "no reason given");
     }
     int r;

@@ -94,22 +94,25 @@ static int check_bounds(const struct check *c, const struct cachew_attr *a)
     bool text = a->kind == CACHEW_ATTR_STRING || a->kind == CACHEW_ATTR_STRINGS ||
                 a->kind == CACHEW_ATTR_DTYPE;
     if (!isfinite(a->min) || (!number && a->min != 0))
-        return plugin_check_wrong_number(c, "min", a->min,
-                                         number ? "a finite number" : "0, because it is not a number");
-    if (!isfinite(a->max) || a->max < a->min || (!number && a->max != 0))
         return plugin_check_wrong_number(
-            c, "max", a->max, number ? "a finite number, at least min" : "0, because it is not a number");
+            c, "min", a->min, number ? "a finite number" : "0, because the attribute is not a number");
+    if (!isfinite(a->max) || a->max < a->min || (!number && a->max != 0))
+        return plugin_check_wrong_number(c, "max", a->max,
+                                         number ? "a finite number, at least min"
+                                                : "0, because the attribute is not a number");
     if (a->len_min < 0 || (!list && a->len_min != 0))
         return plugin_check_wrong_number(c, "len_min", a->len_min,
-                                         list ? "at least 0" : "0, because it is not a list");
+                                         list ? "at least 0" : "0, because the attribute is not a list");
     if (a->len_max < 0 || (a->len_max && a->len_max < a->len_min) || (!list && a->len_max != 0))
         return plugin_check_wrong_number(c, "len_max", a->len_max,
-                                         list ? "0, or at least len_min" : "0, because it is not a list");
+                                         list ? "0, or at least len_min"
+                                              : "0, because the attribute is not a list");
     if (a->scalar_too && !list)
-        return plugin_check_wrong_number(c, "scalar_too", a->scalar_too, "0, because it is not a list");
+        return plugin_check_wrong_number(c, "scalar_too", a->scalar_too,
+                                         "0, because the attribute is not a list");
     if (a->choices && !text)
         return plugin_check_wrong(c, "choices", "not NULL",
-                                  "NULL, because it is neither a string nor a dtype");
+                                  "NULL, because the attribute is neither a string nor a dtype");
     for (size_t i = 0; a->choices && a->choices[i]; i++)
         if (!plugin_check_is_text(a->choices[i], MAX_LINE, true))
             return plugin_check_wrong(c, "a choice", a->choices[i], EXPECT_LINE);

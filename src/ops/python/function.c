@@ -235,9 +235,11 @@ int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *
         return 0;
     json_decref(*ret);
     *ret = NULL;
-    return cw_error_set(err, CW_E_BUG,
-                        "%s: %s: the host process sent a malformed answer: its list of errors is not JSON",
-                        op->desc->name, ((const struct cw_function *)op->state)->name);
+    return cw_error_set(
+        err, CW_E_BUG,
+        "%s: %s: the host process sent a malformed answer: its list of errors is not JSON; the cause is a "
+        "defect of Cachew (please report it), or a function that overwrites memory that is not its own",
+        op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
 int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a, unsigned k, size_t row,
@@ -247,7 +249,8 @@ int cw_function_value(const struct cw_op *op, const struct cw_exchange_answer *a
         return 0;
     return cw_error_set(err, CW_E_BUG,
                         "%s: %s: the host process sent a malformed answer: the type or the position of a "
-                        "component is wrong",
+                        "component is wrong; the cause is a defect of Cachew (please report it), or a "
+                        "function that overwrites memory that is not its own",
                         op->desc->name, ((const struct cw_function *)op->state)->name);
 }
 
@@ -285,23 +288,28 @@ static int function_take_answer(struct cw_function_call *c, const uint8_t *data,
     unsigned n_out = x->op->desc->kind == CW_OP_FILTER ? 0 : x->op->n_out;
     size_t first = 0;
     if (!cw_exchange_read(data, size, n, n_out, x->op->desc->kind == CW_OP_FLAT_MAP, &a, &why))
-        return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: %s",
-                            x->op->desc->name, x->f->name, why);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "%s: %s: the host process sent a malformed answer: %s; the cause is a defect of Cachew (please "
+            "report it), or a function that overwrites memory that is not its own",
+            x->op->desc->name, x->f->name, why);
     int r = function_take_errors(x, &a, rows, n, err);
     for (size_t i = 0; i < n && r >= 0; i++) {
         uint8_t status = a.status[i];
         uint32_t elements = a.counts ? a.counts[i] : 1;
         if (status > CW_EXCHANGE_DIFFERS)
             return cw_error_set(err, CW_E_BUG,
-                                "%s: %s: the host process sent a malformed answer: a row has the unknown "
-                                "status %u",
+                                "%s: %s: the host process sent a malformed answer: an element has the "
+                                "unknown status %u; the cause is a defect of Cachew (please report it), or a "
+                                "function that overwrites memory that is not its own",
                                 x->op->desc->name, x->f->name, status);
         if (x->block->status[rows[i]] == CW_ROW_OK && status == CW_EXCHANGE_FAILED)
             cw_block_fail(x->block, rows[i], x->op->desc->name, "%s failed", x->f->name);
         if (elements > a.n || first > a.n - elements)
             return cw_error_set(err, CW_E_BUG,
-                                "%s: %s: the host process sent a malformed answer: its rows have more "
-                                "elements than it contains",
+                                "%s: %s: the host process sent a malformed answer: it announces more "
+                                "elements than it contains; the cause is a defect of Cachew (please report "
+                                "it), or a function that overwrites memory that is not its own",
                                 x->op->desc->name, x->f->name);
         if (x->block->status[rows[i]] == CW_ROW_OK) {
             r = x->take_row(x->arg, x->op, x->block, &a, rows[i], a.counts ? first : i, elements,

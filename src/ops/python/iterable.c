@@ -148,8 +148,11 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
     struct cw_exchange_answer a;
     const char *why;
     if (!cw_exchange_read(data, size, n_wanted, n_out, true, &a, &why) || a.n > n_wanted)
-        return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s",
-                            f->name, why);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "iterable: %s: the host process sent a malformed answer: %s; the cause is a defect of Cachew "
+            "(please report it), or a function that overwrites memory that is not its own",
+            f->name, why);
     struct room room;
     int r = iterable_room_for(s, &a, arena, &room, err);
     if (r < 0)
@@ -157,9 +160,11 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
     for (size_t i = 0; i < a.n; i++) {
         struct element *e = iterable_room_take(&room, iterable_element_bytes(s));
         if (!e)
-            return cw_error_set(err, CW_E_BUG,
-                                "iterable: %s: the host process changed its answer while it was read",
-                                f->name);
+            return cw_error_set(
+                err, CW_E_BUG,
+                "iterable: %s: the host process changed its answer while it was read; the cause is a defect "
+                "of Cachew (please report it), or a function that overwrites memory that is not its own",
+                f->name);
         memset(e, 0, iterable_element_bytes(s));
         if (a.status[i] == CW_EXCHANGE_FAILED)
             e->error = "failed";
@@ -172,7 +177,9 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
             void *copy = iterable_room_take(&room, t->size);
             if (!copy)
                 return cw_error_set(err, CW_E_BUG,
-                                    "iterable: %s: the host process changed its answer while it was read",
+                                    "iterable: %s: the host process changed its answer while it was read; "
+                                    "the cause is a defect of Cachew (please report it), or a function that "
+                                    "overwrites memory that is not its own",
                                     f->name);
             if (t->size)
                 memcpy(copy, t->data, t->size);

@@ -38,8 +38,11 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
     struct cw_exchange_answer a;
     const char *why;
     if (!cw_exchange_read(data, size, in->n, op->n_out, false, &a, &why))
-        return cw_error_set(err, CW_E_BUG, "map_batches: %s: the host process sent a malformed answer: %s",
-                            f->name, why);
+        return cw_error_set(
+            err, CW_E_BUG,
+            "map_batches: %s: the host process sent a malformed answer: %s; the cause is a defect of Cachew "
+            "(please report it), or a function that overwrites memory that is not its own",
+            f->name, why);
     json_t *errors;
     int r = cw_function_errors(op, &a, &errors, err);
     if (r < 0)
@@ -51,11 +54,11 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
     json_decref(errors);
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
         if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
-            r = cw_error_set(
-                err, CW_E_BUG,
-                "map_batches: %s: the host process sent a malformed answer: the type or the position of a "
-                "component is wrong",
-                f->name);
+            r = cw_error_set(err, CW_E_BUG,
+                             "map_batches: %s: the host process sent a malformed answer: the type or the "
+                             "position of a component is wrong; the cause is a defect of Cachew (please "
+                             "report it), or a function that overwrites memory that is not its own",
+                             f->name);
     return r;
 }
 

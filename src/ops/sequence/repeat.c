@@ -16,9 +16,10 @@ static int repeat_pass(const struct cw_seq *s, uint64_t o, uint64_t pass, uint64
     *ret = count >= CW_ENDLESS ? o : o + count * pass;
     if (*ret >> 32 == 0)
         return 0;
-    return cw_error_set(
-        err, CW_E_PIPELINE,
-        "repeat: pass %" PRIu64 " (counted over all nested repeats): expected fewer than 2^32", *ret);
+    return cw_error_set(err, CW_E_PIPELINE,
+                        "repeat: the run has reached pass number %" PRIu64
+                        " over the data (all nested repeats together): only passes below 2^32 are supported",
+                        *ret);
 }
 
 static int repeat_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
@@ -68,8 +69,8 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
     if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
         if (!c->drop_remainder)
             return cw_error_set(b->err, CW_E_PIPELINE,
-                                "repeat: comes after %s, but %" PRIu64
-                                " elements do not fill batches of size %" PRIu64
+                                "repeat: comes after %s, but the number of elements, %" PRIu64
+                                ", is not a multiple of the batch size, %" PRIu64
                                 ": write repeat before %s, set drop_remainder, or use --epochs",
                                 c->batcher->name, n, c->batch_size, c->batcher->name);
         n = n / c->batch_size * c->batch_size;
@@ -89,15 +90,15 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
     else if (__builtin_mul_overflow(n, passes, &s->n) || s->n >= CW_ENDLESS ||
              __builtin_mul_overflow(s->passes, passes, &s->passes) || s->passes >> 32)
         return cw_error_set(b->err, CW_E_PIPELINE,
-                            "repeat: %" PRIu64 " elements times %" PRIi64
-                            " are too many: expected fewer than 2^32 passes over all nested repeats "
-                            "together, or -1",
+                            "repeat: repeating %" PRIu64 " elements %" PRIi64
+                            " times is too much: expected fewer than 2^32 passes in all nested repeats "
+                            "together, or a count of -1 (endless)",
                             n, count);
     return 0;
 }
 
 static const struct cw_index_map map = {
-    .repeats = true, .instead = "several epochs instead", .build = repeat_build};
+    .repeats = true, .instead = "a run of several epochs, instead of repeat", .build = repeat_build};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "count", .kind = CW_ATTR_INT, .min = -1, .max = 0x1p62, .doc = "number of passes; -1: endless"},

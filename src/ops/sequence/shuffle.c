@@ -292,7 +292,7 @@ static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool
         if (c.too_many)
             return cw_error_set(err, CW_E_PIPELINE,
                                 "shuffle: its input has more than %" PRIu64
-                                " chunks: expected fewer elements, or by \"record\"",
+                                " chunks: expected fewer elements, or the attribute by \"record\"",
                                 CW_CHUNKS_MAX);
         if (c.failed)
             return cw_error_nomem(err, 0, "the chunks of a shuffle");
@@ -344,10 +344,9 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
     for (; (*at)->n >= CW_ENDLESS;
          at = &(*at)->children[0]) /* goes below the endless repeat, so that each pass is permuted */
         if ((*at)->joins)
-            return cw_error_set(
-                b->err, CW_E_PIPELINE,
-                "shuffle: an input of the operator before it is endless: expected repeat after that "
-                "operator, not in its input");
+            return cw_error_set(b->err, CW_E_PIPELINE,
+                                "shuffle: an input of the operator before it is endless: write repeat after "
+                                "that operator, not inside its input");
     struct cw_seq *s = cw_seq_wrap(b, &shuffle_seq_ops, sizeof(*s), at);
     if (!s)
         return CW_E_MEMORY;

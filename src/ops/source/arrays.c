@@ -1,4 +1,6 @@
-/* arrays: a data set in memory, found by its id. The source holds a reference to the arrays. */
+/* The operator arrays: a source whose elements are in arrays in the memory of this process, found by the id
+ * of the arrays. The source and op->state each hold a reference to the arrays. If a cache is used, hashes of
+ * the elements detect that the program has changed them. */
 #include "data/arrays.h"
 
 #include <string.h>
@@ -22,8 +24,8 @@ static void arrays_free(struct cw_source *s)
     free(x);
 }
 
-/* Computes a sum (hash) of each element, then checks all data against the id. If the check succeeds, the sums
- * are those of the data with that id, even if the program writes to the arrays meanwhile. */
+/* Computes a hash (sum) of each element, then checks all data against the id of the arrays. Once the check
+ * has succeeded, an element with the same hash as here is an element of the data with that id. */
 static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *),
                        void *cancel_arg, struct cw_error *err)
 {
@@ -48,10 +50,10 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
     return r;
 }
 
-/* Makes the column of one array. Elements of a fixed size are copied into the column. Other elements are not
- * copied, unless they are not aligned for their dtype, or sums is not NULL: then a copy is hashed, because
- * the program can't write to it. sums: for each row, the hash of the columns before this one, which is
- * continued. */
+/* Makes the column of one array. Elements of a fixed size are copied into the column. Of other elements the
+ * column refers to the arrays' own memory, except in two cases, in which they are copied: they are not
+ * aligned for their dtype, or they are hashed. The program can't change a copy between hashing and use. sums:
+ * NULL, or a hash for each row, to which this function adds the element. */
 static int arrays_produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
                                  const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
@@ -80,15 +82,17 @@ static int arrays_produce_column(const struct cw_arrays *a, const struct cw_arra
     return 0;
 }
 
-/* Reports that an element has another sum than before. A check of all data names the changed column; it finds
- * nothing if the program has restored the old values. */
+/* Reports that an element has another hash than before. A check of all data names the changed column; if the
+ * program has restored the old values meanwhile, the error names no column. */
 static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
 {
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
     return r < 0 ? r
-                 : cw_error_set(err, CW_E_DATA,
-                                "an array changed while it was read, so a cache would store wrong elements");
+                 : cw_error_set(
+                       err, CW_E_DATA,
+                       "the program changed an array while the run read it, so the cache would store wrong "
+                       "elements: make a new data set from the arrays, and do not change them during a run");
 }
 
 static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
@@ -129,12 +133,12 @@ static int arrays_open(const struct cw_op *op, const struct cw_source_env *env C
 
 static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
-    /* the caller frees it, also after an error */
+    /* the caller frees op->state, also after an error */
     struct cw_arrays *a = op->state = cw_arrays_find(cw_attr_string(op, "data"));
     if (!a)
-        return cw_attr_error(
-            op, "data", err,
-            "the id of arrays that this process has created (data in memory can't be read from a file)");
+        return cw_attr_error(op, "data", err,
+                             "the id of arrays that this process has created: their data are in memory, so "
+                             "another process can't run this pipeline");
     if (a->n_columns > CW_OP_MAX_PORTS)
         return cw_attr_error(op, "data", err, "at most %d arrays, not %zu", CW_OP_MAX_PORTS, a->n_columns);
     int r = 0;

@@ -57,7 +57,8 @@ int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool i
             r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, env, err);
     if (r == 0 && f->n == before) {
         cw_error_file(err, pattern);
-        r = cw_error_set(err, CW_E_PIPELINE, "no file but index files (*.cwx) matches %s", pattern);
+        r = cw_error_set(err, CW_E_PIPELINE, "only index files (*.cwx) match %s: expected data files",
+                         pattern);
     }
     return r;
 }

@@ -31,10 +31,13 @@ static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_
     if (r->client && r->client != p) {
         if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) !=
             0) /* else the same process reconnected */
-            snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago",
-                     r->client->host && *r->client->host ? r->client->host : "an unknown host",
+            snprintf(r->took_over, sizeof(r->took_over),
+                     "a client on host %.100s, whose last message came %.0f s ago",
+                     r->client->host && *r->client->host ? r->client->host : "(unknown)",
                      (double)(d->now_ns - r->heard_ns) / 1e9);
-        cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client",
+        cw_error_set(&why, CW_E_SERVICE,
+                     "rank %" PRIu32 " of job \"%s\" was taken over by another client; if both clients are "
+                     "to run, give one of them another rank or job name",
                      r->number, r->job->name);
         cw_dp_rank_end(d, r, &why);
     }
@@ -57,7 +60,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     if (p->rank && (strcmp(p->rank->job->name, a->job) != 0 || p->rank->number != a->rank))
         return cw_error_set(err, CW_E_SERVICE,
                             "this connection already belongs to rank %" PRIu32
-                            " of job \"%s\": expected a new connection for another rank",
+                            " of job \"%s\": expected a new connection for another rank" CW_OTHER_VERSION,
                             p->rank->number, p->rank->job->name);
     int result = cw_dp_job_join(d, a, since_ns, &j, err);
     if (result != 0)
@@ -224,16 +227,17 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     uint64_t pos;
     if (!r->greeted || !m->from)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Progress came before Attached was sent, or names no position");
+                            "the client reported progress before it had joined a job, or without a "
+                            "position" CW_OTHER_VERSION);
     r->heard_ns = d->now_ns;
     int result = cw_dp_stream_position(j->stream, m->from, &pos, err);
     if (result < 0)
         return result;
     if (pos < r->pos || pos > cw_dp_stream_epochs(j->stream, j->terms.epochs))
         return cw_error_set(err, CW_E_SERVICE,
-                            "Progress to position %" PRIu64 " of epoch %" PRIu64
-                            ": expected a position that is not before the last reported one, nor after the "
-                            "end of the last epoch",
+                            "the client reported progress to position %" PRIu64 " of epoch %" PRIu64
+                            ": expected a position that is not before the last reported one, and not after "
+                            "the end of the last epoch" CW_OTHER_VERSION,
                             m->from->position, m->from->epoch);
     if (pos != r->pos && r->pos == j->mark.pos && j->mark.n > 0 && --j->mark.n == 0)
         cw_dp_stream_dirty(d, j->stream);
@@ -309,8 +313,8 @@ static void client_not_here(struct cw_dispatcher *d, struct assignment *t, const
         d->now_ns - x->leased_ns < DP_S)
         return; /* the range was leased again since; the client gets its placement again */
     cw_dp_log(d, true,
-              "worker %" PRIu64 " does not have positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
-              ", which were leased to it: they are leased again",
+              "worker %" PRIu64 " does not have the range of positions %" PRIu64 " to %" PRIu64
+              " of epoch %" PRIu64 ", which was leased to it: the range is leased again",
               t->worker->id, m->begin, m->end, m->epoch);
     cw_dp_lease_drop(d, t, x, DROP_REVOKED);
 }
@@ -339,7 +343,8 @@ int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_ATTACH:
         if (m->id == 0)
-            return cw_error_set(err, CW_E_SERVICE, "Attach is a request and needs an id");
+            return cw_error_set(err, CW_E_SERVICE,
+                                "the client's request to join a job (Attach) has no id" CW_OTHER_VERSION);
         client_attach_or_wait(d, p, m->id, m->attach);
         return 0;
     case CACHEW__ENVELOPE__OF_PROGRESS:

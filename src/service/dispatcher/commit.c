@@ -72,8 +72,8 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
         j->n_failures++;
         if (j->retry_ns == 0)
             cw_dp_log(d, true,
-                      "the journal can't be written: %s; the dispatcher acknowledges nothing until the "
-                      "journal can be written",
+                      "the journal can't be written: %s; the dispatcher acknowledges nothing, so jobs may "
+                      "stop, until the journal can be written",
                       why->message);
         j->error = *why;
         j->retry_ns = d->now_ns + DP_S;

@@ -17,9 +17,9 @@ static void completion_contradicts(struct cw_dispatcher *d, struct stream *s, co
     struct cw_error why = {0};
     cw_error_set(&why, CW_E_DATA,
                  "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
-                 " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
-                 " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
-                 ": the data, or the result of a function in the pipeline, differs from run to run",
+                 " batches and %" PRIu64 " elements (batch keys: %" PRIu32 ") on worker %" PRIu64
+                 ", but %" PRIu64 " batches and %" PRIu64 " elements (batch keys: %zu) on worker %" PRIu64
+                 ": the data, or the results of a function in the pipeline, differ between these two runs",
                  r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
                  x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),
                  r->n_elements, w->id);
@@ -115,8 +115,8 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
     const Cachew__Report *r = c->report;
     if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Completed of a stream of %zu bytes (expected 16), with %s report of %zu keys "
-                            "(expected at most %d)",
+                            "the worker's message Completed has a stream id of %zu bytes (expected 16) and "
+                            "%s report of %zu keys (expected a report of at most %d)" CW_OTHER_VERSION,
                             c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
     struct stream *s = cw_dp_stream_find(d, c->stream.data);
     struct span span;

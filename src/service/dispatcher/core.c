@@ -53,7 +53,8 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
                             struct cw_peer **ret, struct cw_error *err)
 {
     if (!role_find(hello->role))
-        return cw_error_set(err, CW_E_SERVICE, "a peer of role %d does not connect to a dispatcher",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a process of role %d can't connect to a dispatcher" CW_OTHER_VERSION,
                             (int)hello->role);
     if (d->peers.n >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE,
@@ -95,8 +96,9 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     int r = role->message(d, p, m, err);
     if (r > 0)
         r = cw_error_set(err, CW_E_SERVICE,
-                         "field %d of Envelope is no message that %s sends to a dispatcher", (int)m->of_case,
-                         role->name);
+                         "the dispatcher received a message of kind %d, which %s does not send to a "
+                         "dispatcher" CW_OTHER_VERSION,
+                         (int)m->of_case, role->name);
     if (r < 0)
         p->state = PEER_CLOSING; /* the caller closes the connection; nothing more is sent over it */
     return r;
@@ -143,8 +145,8 @@ static void grace_log_gone(struct cw_dispatcher *d)
             size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
     if (n > 0)
         cw_dp_log(d, true,
-                  "%zu workers that were connected before the restart did not reconnect within %d s (%s%s): "
-                  "other workers get their ranges",
+                  "%zu workers that were connected before the restart did not reconnect within %d s (ids: "
+                  "%s%s): other workers get their ranges of the data",
                   n, (int)(DP_GRACE / DP_S), ids, n > NAMED_GONE ? " ..." : "");
 }
 

@@ -1,3 +1,5 @@
+/* Decides how many positions a new range gets: a pure function of measurements and counts. lease_fill.c calls
+ * it. */
 #include "service/dispatcher/cut.h"
 
 #include "base/macro.h"

@@ -19,14 +19,14 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
         n_draining += w->peer && w->leaving;
     }
     if (n_draining > 0)
-        snprintf(buf, size, "no worker takes ranges: %zu %s being drained", n_draining,
+        snprintf(buf, size, "no worker accepts work: %zu %s being drained", n_draining,
                  n_draining == 1 ? "is" : "are");
     else
         snprintf(buf, size, "no worker is connected");
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
         if (*p->info->why && n_draining == 0)
-            snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->info->name,
-                     p->info->why);
+            snprintf(buf, size, "no worker is connected, and pool \"%s\" can't start one: %.500s",
+                     p->info->name, p->info->why);
 }
 
 /* Writes why no assignment of the stream accepts ranges. */
@@ -43,10 +43,10 @@ static void held_by_assignments(const struct cw_dispatcher *d, const struct stre
         snprintf(buf, size, "a worker is opening the data");
     else if (s->wants)
         snprintf(buf, size,
-                 "workers have as many streams as they may have at a time (their --max-streams), or as fit "
-                 "into their --memory: it is the job's turn when others end");
+                 "the workers run as many pipelines as their --max-streams allows, or as fit into their "
+                 "--memory: this job begins when other jobs end");
     else if (unfit)
-        snprintf(buf, size, "worker %" PRIu64 " can't serve it: %.600s", unfit->worker->id,
+        snprintf(buf, size, "worker %" PRIu64 " can't compute this job: %.600s", unfit->worker->id,
                  unfit->why ? unfit->why : "out of memory");
     else
         held_by_workers(d, buf, size);

@@ -1,4 +1,6 @@
-/* Checks an Attach, and compares it with the job that it names. */
+/* Handles a client's Attach: checks it, and joins the client to the job that it names, refuses it, or makes
+ * the job (in place of one that is over). Changes the tables of struct cw_dispatcher. client_messages.c calls
+ * it. */
 #include "service/dispatcher/job_join.h"
 
 #include <inttypes.h>
@@ -17,8 +19,10 @@
 static int join_refuse(struct cw_error *err, const char *job, const char *attribute, const char *value,
                        const char *expected)
 {
-    return cw_error_value(err, CW_E_SERVICE, attribute, value, expected,
-                          "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
+    return cw_error_value(
+        err, CW_E_SERVICE, attribute, value, expected,
+        "job \"%s\": %s is %s, but the job runs with %s; give the same value, or another job name", job,
+        attribute, value, expected);
 }
 
 /* Returns a term as text: a number, or the name of the order or guarantee. */
@@ -32,9 +36,9 @@ static const char *join_term(const char *attribute, uint64_t value, char buf[33]
     return buf;
 }
 
-/* Checks that the rank counts rounds from the same batch as the job. Each rank takes every world_size-th
- * batch from that batch on. If the job began in the middle of an epoch, later epochs count from batch 0. < 0:
- * it differs. */
+/* Checks that the rank counts rounds from the same batch as the job. A round is world_size consecutive
+ * batches, one for each rank. In the epoch in which the job began, rounds count from the batch at which it
+ * began; in later epochs from batch 0. < 0: the rank counts from another batch. */
 static int join_round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[64], y[64];
@@ -47,7 +51,7 @@ static int join_round_differs(const struct job *j, const Cachew__Attach *a, stru
         return 0;
     snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
     snprintf(y, sizeof(y), "%" PRIu64 " of epoch %" PRIu64, j->round.batch, j->round.epoch);
-    return join_refuse(err, j->name, "the first batch of a round", x, y);
+    return join_refuse(err, j->name, "the first batch for all ranks (do all load the same state?)", x, y);
 }
 
 /* Compares all terms. 0: they agree. < 0: err names the term that differs. */
@@ -93,16 +97,16 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
                             a->world_size);
     if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH ||
         strlen(a->pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "Attach needs a fingerprint of 16 bytes, at least one epoch, and a pipeline of at most %zu bytes",
-            CW_PIPELINE_BYTES);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a client that joins a job needs a pipeline fingerprint of 16 bytes, at least "
+                            "one epoch, and a pipeline of at most %zu bytes" CW_OTHER_VERSION,
+                            CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY ||
         (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "order %d with guarantee %d: this version of the dispatcher does not know one of them",
-            (int)a->order, (int)a->guarantee);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "order %d with guarantee %d: this version of the dispatcher does not know one of "
+                            "them" CW_OTHER_VERSION,
+                            (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
                               "guarantee \"at-most-once\" with order \"exact\": a lost range leaves a gap in "
@@ -112,7 +116,8 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
 
 /* ---- joining ---- */
 
-/* Stores where rounds begin: of the ranks that began in the middle of an epoch, the earliest epoch counts. */
+/* Stores the batch from which the job counts rounds. If ranks say different epochs, the earliest epoch
+ * counts. */
 static void join_note_round(struct job *j, const Cachew__Attach *a)
 {
     if (a->round && (!j->round_known || a->round->epoch < j->round.epoch))

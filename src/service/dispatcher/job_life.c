@@ -31,7 +31,8 @@ static bool job_room(struct cw_dispatcher *d)
     struct job *oldest = job_find_oldest(d, false);
     if (oldest) {
         cw_dp_log(d, true,
-                  "job \"%s\" is removed to make room: it has no client, and the dispatcher has %d jobs",
+                  "job \"%s\" is removed to make room: it has no client, and the dispatcher has %d jobs, the "
+                  "most that it keeps",
                   oldest->name, DP_JOBS);
         cw_dp_job_free(d, oldest);
     }
@@ -148,7 +149,7 @@ void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state,
     if (n_lost > 0)
         cw_dp_log(d, true,
                   "job \"%s\" is %s%s%s; %" PRIu64
-                  " ranges were lost with workers, and their batches left out (at-most-once)",
+                  " ranges were lost with workers, and their batches left out (guarantee at-most-once)",
                   j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost);
     else
         cw_dp_log(d, j->lost, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",

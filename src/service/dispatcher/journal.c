@@ -43,10 +43,10 @@ static int journal_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct journal_entries *e = &d->journal.pending;
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "%zu entries wait for the dispatcher's journal, which accepts no more now: %.500s", e->n,
-            d->journal.retry_ns != 0 ? d->journal.error.message : "its disk is slow");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher's journal accepts no more entries now, because %zu already wait "
+                            "to be written: %.500s",
+                            e->n, d->journal.retry_ns != 0 ? d->journal.error.message : "its disk is slow");
     return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
@@ -113,7 +113,8 @@ void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
 {
     if (result < 0)
         cw_dp_log(d, true,
-                  "out of memory: an entry of the journal was not written; a restart does not need it");
+                  "out of memory: an entry of the dispatcher's journal was not written; this has no effect "
+                  "on a restart");
 }
 
 /* ---- the entries by kind ---- */

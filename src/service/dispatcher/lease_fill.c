@@ -231,12 +231,13 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     if (!t || (!(s->speed.rate > 0) && t->n_held > t->n_complete))
         return;
     Cachew__Place at = cw_dp_stream_place(s, x->begin);
-    cw_dp_log(d, false,
-              "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64
-              " (%" PRIu64 " ms): worker %" PRIu64
-              " runs them too; idle workers get second leases of its other unfinished ranges",
-              at.position, at.position + (x->end - x->begin), at.epoch, slow->worker->id,
-              (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
+    cw_dp_log(
+        d, false,
+        "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64
+        " (leased %" PRIu64 " ms ago): worker %" PRIu64
+        " computes them as well, and idle workers also compute the late worker's other unfinished ranges",
+        at.position, at.position + (x->end - x->begin), at.epoch, slow->worker->id,
+        (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     for (; x && t; x = cw_dp_range_next(&s->ranges, x)) {
         if (!cw_dp_lease_unfinished(x, slow) || x->holder[1].assignment)
             continue;

@@ -183,7 +183,8 @@ static void lease_end_early(struct cw_dispatcher *d, struct stream *s, struct ra
     /* otherwise the journal would say that the rest was given out, too */
     if (s->at_most_once && cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0)
         cw_dp_log(d, true,
-                  "out of memory: the journal was not told that a range now ends at position %" PRIu64, end);
+                  "out of memory: the journal does not record that a range now ends at position %" PRIu64,
+                  end);
     cw_dp_stream_announce(d, s, x);
 }
 

@@ -105,7 +105,7 @@ static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
                         {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->scaler.n_decisions,
                          "Decisions of the policy, including decisions to change nothing."},
                         {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->scaler.n_cache_moves,
-                         "Decisions that move a job's cache point, or turn its cache off."},
+                         "Decisions of the policy that move a job's cache point, or turn its cache off."},
                         {0},
                     });
 }
@@ -139,7 +139,7 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
         &m,
         (const struct cw_metric_row[]){
             {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->leases.n_leased,
-             "Leases given to workers, including second leases of late ranges."},
+             "Ranges of data given (leased) to workers, including second leases of late ranges."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->leases.n_completed,
              "Ranges reported as completed; a second report of the same range is not counted."},
             {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,

@@ -23,10 +23,10 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
         }
     }
     if (size > CW_PIPELINE_BYTES || d->pipelines.bytes + size > DP_PIPELINES)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "a pipeline of %zu bytes: expected at most %zu bytes, and %zu bytes for all pipelines together",
-            size, CW_PIPELINE_BYTES, DP_PIPELINES);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the pipeline has %zu bytes: expected at most %zu bytes, and at most %zu bytes "
+                            "for all pipelines of the dispatcher together",
+                            size, CW_PIPELINE_BYTES, DP_PIPELINES);
     struct pipeline *p = malloc(sizeof(*p));
     char *copy = strdup(json);
     if (p)

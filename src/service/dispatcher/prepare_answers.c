@@ -32,8 +32,9 @@ static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s,
             continue;
         const char *reason = t->why ? t->why : "no reason was given";
         snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s",
-                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->last_peer->name, 60),
-                 w->last_peer->name, (int)cw_text_whole(reason, longest), reason);
+                 size ? ";" : "no worker can run the pipeline:", w->id,
+                 (int)cw_text_whole(w->last_peer->name, 60), w->last_peer->name,
+                 (int)cw_text_whole(reason, longest), reason);
         cw_text_show(shown, size ? sizeof(shown) : room, text); /* the first reason is shortened to fit */
         size_t k = strlen(shown);
         if (size + k >= room) {
@@ -73,8 +74,8 @@ static void unfit_note(struct cw_dispatcher *d, struct assignment *t, const char
     cw_dp_scaling_due(d); /* another worker replaces it */
     free(t->why);
     t->why = cw_text_dup(why, 1000);
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id,
-              t->worker->last_peer->name, cw_dp_hex(t->stream->id, hex), why);
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't compute stream %s (a pipeline with its data): %s",
+              t->worker->id, t->worker->last_peer->name, cw_dp_hex(t->stream->id, hex), why);
 }
 
 /* Stores the plan, and starts the stream's jobs, which waited for it. */
@@ -116,7 +117,8 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
 {
     for (size_t i = 0; a->n_files > 0 && b->n_files > 0 && i < CW_MAX(a->n_files, b->n_files); i++) {
         if (i >= b->n_files || (i < a->n_files && strcmp(a->files[i]->path, b->files[i]->path) < 0))
-            snprintf(ret, size, "it sees other data than the first worker: file \"%s\" does not exist there",
+            snprintf(ret, size,
+                     "it sees other data than the first worker: file \"%s\" does not exist on this worker",
                      a->files[i]->path);
         else if (i >= a->n_files || strcmp(a->files[i]->path, b->files[i]->path) > 0)
             snprintf(ret, size, "it sees other data than the first worker: it also has file \"%s\"",
@@ -130,15 +132,16 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
     }
     if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
         snprintf(ret, size,
-                 "it compiles the pipeline differently from the first worker: align %" PRIu64 ", %" PRIu32
-                 " keys, sequential %d; expected %" PRIu64 ", %" PRIu32 ", %d",
+                 "it compiles the pipeline differently from the first worker (use the same version of Cachew "
+                 "on all workers): ranges in multiples of %" PRIu64 " positions, %" PRIu32
+                 " batch keys, sequential %d; expected %" PRIu64 ", %" PRIu32 ", %d",
                  b->plan->align, b->plan->n_keys, b->plan->sequential, a->plan->align, a->plan->n_keys,
                  a->plan->sequential);
         return;
     }
     snprintf(ret, size,
-             "it sees other data than the first worker: the snapshot is %016" PRIx64 " with %" PRIu64
-             " positions, expected %016" PRIx64 " with %" PRIu64,
+             "it sees other data than the first worker: the fingerprint of its data is %016" PRIx64
+             " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64,
              b->plan->snapshot, b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
 }
 
@@ -147,17 +150,20 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
 {
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
-        return cw_error_set(err, CW_E_SERVICE, "Prepared has no plan, no capacity, or more than %d files",
-                            DP_FILES);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker's message Prepared has no plan, no capacity, or more than %d files" CW_OTHER_VERSION,
+            DP_FILES);
     if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Prepared with a plan of %" PRIu64
-                            " positions (expected at most 2^62), align %" PRIu64 " (expected at least 1)",
+                            "the worker's message Prepared has a plan of %" PRIu64
+                            " positions (expected at most 2^62), align %" PRIu64
+                            " (expected at least 1)" CW_OTHER_VERSION,
                             p->plan->n_positions, p->plan->align);
     if (p->most_positions != 0 && p->most_positions < p->plan->align)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Prepared with ranges of at most %" PRIu64
-                            " positions, but their bounds are multiples of %" PRIu64,
+                            "the worker's message Prepared allows ranges of at most %" PRIu64
+                            " positions, but their bounds are multiples of %" PRIu64 CW_OTHER_VERSION,
                             p->most_positions, p->plan->align);
     if (!s->data) {
         int r = prepare_stream_ready(d, s, p, err);
@@ -243,14 +249,17 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
 {
     char hex[33];
     if (m->stream.len != 16 || !m->why)
-        return cw_error_set(err, CW_E_SERVICE, "StreamFailed needs a stream id of 16 bytes and a reason");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker's message StreamFailed needs a stream id of 16 bytes and a reason" CW_OTHER_VERSION);
     struct stream *s = cw_dp_stream_find(d, m->stream.data);
     struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
     if (!t || s->state == STREAM_DEAD ||
         t->state != ASSIGNMENT_READY) /* the dispatcher has forgotten the stream, or sent Prepare again */
         return 0;
     cw_dp_log(d, true,
-              "worker %" PRIu64 " (%s) can't go on with stream %s, and other workers get its %zu ranges: %s",
+              "worker %" PRIu64 " (%s) can't go on with stream %s (a pipeline with its data), and other "
+              "workers get its %zu ranges: %s",
               w->id, w->last_peer->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     /* "service": the worker just does not have the stream, which is not a failure. It is sent Prepare again,

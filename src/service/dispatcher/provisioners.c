@@ -34,8 +34,8 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
     if (strlen(m->why) > WHY_BYTES)
         return cw_error_set(
             err, CW_E_OPTION,
-            "pool \"%s\": its reason for having too few workers has %zu bytes: expected at most %d", m->name,
-            strlen(m->why), WHY_BYTES);
+            "pool \"%s\": the text that says why it has too few workers has %zu bytes: expected at most %d",
+            m->name, strlen(m->why), WHY_BYTES);
     if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS ||
         !(m->price_per_h >= 0 && m->price_per_h <= CW_WORKER_PRICE_MOST) ||
         !(m->cpu_share >= 0 && m->cpu_share < 1e6))
@@ -77,7 +77,7 @@ static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_pee
                               "for each provisioner",
                               p->info->name);
     old->pool = NULL;
-    cw_dp_peer_close(d, old, "the provisioner has another connection");
+    cw_dp_peer_close(d, old, "the provisioner has opened another connection, so this one is closed");
     p->peer = by;
     by->pool = p;
     return 0;
@@ -97,7 +97,7 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
     bool is_new = !p;
     int r = pool_check(d, m, !is_new, err);
     if (r == 0 && peer->pool && peer->pool != p)
-        r = cw_error_set(err, CW_E_SERVICE, "this connection already belongs to pool \"%s\"",
+        r = cw_error_set(err, CW_E_SERVICE, "this connection already belongs to pool \"%s\"" CW_OTHER_VERSION,
                          peer->pool->info->name);
     if (r == 0 && !is_new)
         r = pool_take_over(d, p, peer, err);
@@ -116,7 +116,7 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
         cw_dp_log(d, false, "pool \"%s\" is connected, with %u workers (minimum %u, maximum %u)", m->name,
                   m->units, m->minimum, m->maximum);
     if (*m->why && (is_new || strcmp(p->info->why, m->why) != 0))
-        cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", m->name, m->units, p->wanted,
+        cw_dp_log(d, true, "pool \"%s\" has %u workers, but %u are wanted: %s", m->name, m->units, p->wanted,
                   m->why);
     d->scaler.supply_serial += m->maximum > (is_new ? 0 : p->info->maximum);
     cachew__pool__free_unpacked(p->info, NULL);

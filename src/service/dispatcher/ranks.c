@@ -78,10 +78,11 @@ int cw_dp_rank_position(const struct job *j, const Cachew__Place *from, uint64_t
                             ", lies after the end of the job's %" PRIu64 " epochs",
                             from->epoch, j->terms.epochs);
     if (snapshot != 0 && snapshot != s->data->plan->snapshot)
-        return cw_error_set(err, CW_E_STATE,
-                            "the state was saved with other data: its snapshot is %016" PRIx64
-                            ", expected %016" PRIx64,
-                            snapshot, s->data->plan->snapshot);
+        return cw_error_set(
+            err, CW_E_STATE,
+            "the state was saved with other data: the fingerprint of its data (snapshot) is %016" PRIx64
+            ", that of the job's data %016" PRIx64,
+            snapshot, s->data->plan->snapshot);
     return 0;
 }
 

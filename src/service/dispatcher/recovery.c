@@ -20,7 +20,8 @@ static int restore_worker(struct cw_dispatcher *d, const Cachew__Journal__Worker
     if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) ||
         cw_dp_worker_find_incarnation(d, row->incarnation.data))
         return cw_error_set(err, CW_E_STATE,
-                            "worker %" PRIu64 " has no incarnation of 16 bytes, no id, or occurs twice",
+                            "worker %" PRIu64
+                            " has no process identity (incarnation) of 16 bytes, no number, or occurs twice",
                             row->id);
     int r = cw_dp_worker_new(d, row->id, row->incarnation.data, &w, err);
     if (r < 0)
@@ -106,7 +107,7 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
     Cachew__Place at = cw_dp_stream_place(s, begin);
     if (cw_dp_stream_span(s, at.epoch, at.position, at.position + (row->end - begin), &span, err) < 0)
         return cw_error_set(err, CW_E_STATE,
-                            "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
+                            "an epoch of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
                             row->end);
     if (s->ranges.state == RANGES_UNPLACED)
         cw_dp_lease_rebase(d, s, begin);
@@ -185,15 +186,16 @@ struct kind {
 
 static const struct kind kinds[] = {
     {&cachew__journal__counters__descriptor, 1, 1, "counters",
-     "new workers and streams get numbers that are higher by a million"},
+     "new workers and streams get numbers that are higher by a million, so that no number is used twice"},
     {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline",
-     "jobs that run it start over, or end if they are at-most-once"},
+     "jobs that run it start over, or are ended if their guarantee is at-most-once"},
     {&cachew__journal__stream__descriptor, 17, 17, "stream",
-     "its jobs start over, or end if they are at-most-once"},
-    {&cachew__journal__floor__descriptor, 17, 17, "first position of stream", "jobs with at-most-once end"},
+     "its jobs start over, or are ended if their guarantee is at-most-once"},
+    {&cachew__journal__floor__descriptor, 17, 17, "the first position of stream",
+     "jobs with the guarantee at-most-once are ended"},
     {&cachew__journal__range__descriptor, 25, 25, "range", "the range is computed again"},
     {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job",
-     "the job starts over, or ends if it is at-most-once"},
+     "the job starts over, or is ended if its guarantee is at-most-once"},
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
@@ -236,9 +238,10 @@ static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t ke
     else
         d->journal.ranges_lost |= of_ranges;
     damaged_key_text(key, key_size, kind, text, sizeof(text));
-    return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s",
+    return cw_error_set(err, CW_E_DATA, "the damaged entry of %s%s%.600s is left out (%.300s): %s",
                         kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
-                        (s ? s->damaged : of_ranges) ? "jobs with at-most-once end" : kind->cost);
+                        (s ? s->damaged : of_ranges) ? "jobs with the guarantee at-most-once are ended"
+                                                     : kind->cost);
 }
 
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value,
@@ -255,15 +258,16 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
         return damaged_leave_out(d, key, key_size, kind, "its checksum does not match", err);
     if (!kind)
         return cw_error_set(err, CW_E_STATE,
-                            "the journal has an entry of a kind that this version of cachew does not know "
-                            "(its key has %zu bytes)",
+                            "the journal has an entry of a kind that this version of Cachew does not know "
+                            "(its key has %zu bytes): use the version that wrote it, or another --state-dir",
                             key_size);
     ProtobufCMessage *m = protobuf_c_message_unpack(kind->type, NULL, size, value);
     if (!m)
-        return cw_error_set(err, CW_E_STATE,
-                            "the journal has an entry of kind '%c' with %zu bytes that can't be decoded, or "
-                            "there is no memory to decode it",
-                            *letter, size);
+        return cw_error_set(
+            err, CW_E_STATE,
+            "the journal has an entry of kind '%c' with %zu bytes that this version of Cachew can't decode "
+            "(use the version that wrote it), or there is no memory to decode it",
+            *letter, size);
     struct cw_error why = {0};
     int r = restore_row(d, key, key_size, m, &why);
     protobuf_c_message_free_unpacked(m, NULL);
@@ -280,7 +284,7 @@ static void damaged_end_jobs(struct cw_dispatcher *d)
 {
     struct cw_error why = {0};
     cw_error_set(&why, CW_E_DATA,
-                 "the dispatcher's journal was damaged: it no longer has which ranges of the job were "
+                 "the dispatcher's journal was damaged: it no longer says which ranges of the job were "
                  "computed or delivered");
     /* no CW_LIST_EACH: ending a job may free the oldest job that is over, which may be the next in the list
      */

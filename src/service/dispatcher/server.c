@@ -173,7 +173,7 @@ static void server_on_refused(void *user, const char *peer, const struct cw_erro
     if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &n_hidden))
         return;
     if (n_hidden)
-        server_log(s, false, "%u more connections were refused before", n_hidden);
+        server_log(s, false, "%u other connections were refused since the last such message", n_hidden);
     server_log(s, false, "a connection from %s was refused: %s", peer, why->message);
 }
 
@@ -199,11 +199,12 @@ static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
     int r = cw_store_read(s->store, server_on_row, s, err);
     if (r < 0 || s->n_damaged == 0)
         return r;
-    server_log(s, true,
-               "%s: %zu damaged entries were left out. A job that starts over goes on from the positions of "
-               "its clients as soon as they reconnect. A job with at-most-once that ended must be started "
-               "again. Or stop the dispatcher and restore the file from a copy",
-               cw_store_path(s->store), s->n_damaged);
+    server_log(
+        s, true,
+        "%s: %zu damaged entries of the journal were left out. A job that starts over goes on from the "
+        "positions of its clients as soon as they reconnect. A job with the guarantee at-most-once that "
+        "ended must be started again. To avoid both, stop the dispatcher and restore the file from a copy",
+        cw_store_path(s->store), s->n_damaged);
     return 0;
 }
 
@@ -214,7 +215,7 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
     Cachew__Hello hello;
     char host[80];
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
-        return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
+        return cw_error_set(err, CW_E_IO, "the operating system gives no random bytes");
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->core.name ? o->core.name : "dispatcher",
                   incarnation, host);

@@ -16,7 +16,8 @@ int cw_store_batch_add(struct cw_store_batch *b, const struct cw_store_op *op, s
         .kind = (uint32_t)op->kind, .key_size = (uint32_t)op->key_size, .value_size = op->value_size};
     if (op->key_size > CW_STORE_KEY_MAX ||
         (op->kind == CW_STORE_DELETE_RANGE && op->value_size > CW_STORE_KEY_MAX))
-        return cw_error_set(err, CW_E_BUG, "a key of %zu bytes: the store takes up to %d",
+        return cw_error_set(err, CW_E_BUG,
+                            "a key in the dispatcher's journal has %zu bytes: expected at most %d",
                             CW_MAX(op->key_size, op->value_size), CW_STORE_KEY_MAX);
     size_t size = b->size + sizeof(h) + op->key_size + op->value_size;
     if (CW_ARRAY_ROOM(b->data, b->capacity, size, "a batch for the journal", err) < 0)

@@ -34,8 +34,10 @@ int cw_dp_stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_
                      struct cw_error *err)
 {
     if (!stream_room(d))
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the dispatcher has %d streams already, the most that it accepts", DP_STREAMS);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the dispatcher has %d streams (pipelines with their data) already, the most that it accepts",
+            DP_STREAMS);
     struct stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");

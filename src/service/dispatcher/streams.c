@@ -106,8 +106,8 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
     if (at->position > n || __builtin_mul_overflow(at->epoch, n, &pos) ||
         __builtin_add_overflow(pos, at->position, &pos) || pos > DP_ENDLESS)
         return cw_error_set(err, CW_E_OPTION,
-                            "position %" PRIu64 " of epoch %" PRIu64 " does not exist: the plan has %" PRIu64
-                            " positions per epoch",
+                            "position %" PRIu64 " of epoch %" PRIu64
+                            " does not exist: an epoch of this job has %" PRIu64 " positions",
                             at->position, at->epoch, s->data->plan->n_positions);
     *ret = pos;
     return 0;
@@ -122,7 +122,7 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
         return cw_error_set(err, CW_E_SERVICE,
                             "a range of positions %" PRIu64 " to %" PRIu64
                             ": expected an end after the begin, not after the end of the epoch (%" PRIu64
-                            "), and bounds that are multiples of %" PRIu64,
+                            "), and bounds that are multiples of %" PRIu64 CW_OTHER_VERSION,
                             begin, end, n, align);
     int r = cw_dp_stream_position(s, &at, &ret->begin, err);
     ret->end = ret->begin + (end - begin);

@@ -40,7 +40,9 @@ static int worker_register_check(const struct cw_peer *p, const Cachew__Register
                             "addresses, of at most %d bytes each",
                             DP_ADDRESSES, DP_ADDRESS);
     if (memcmp(p->incarnation, none, 16) == 0)
-        return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker's handshake has no process identity (incarnation) of 16 bytes" CW_OTHER_VERSION);
     return 0;
 }
 
@@ -108,7 +110,7 @@ int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t i
     }
     if (w->peer && w->peer != p) { /* its old connection is dead, but was not closed yet */
         w->peer->worker = NULL;
-        cw_dp_peer_close(d, w->peer, "the worker has another connection");
+        cw_dp_peer_close(d, w->peer, "the worker has opened another connection, so this one is closed");
         worker_keep(d, w);
     }
     w->leaving = WORKER_STAYS;

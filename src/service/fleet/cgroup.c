@@ -1,3 +1,5 @@
+/* A control group (cgroup) of Linux, version 1 or 2, that limits the CPU time of the processes in it. It is
+ * made below this process's own group, if this process may do that. local.c makes one group per worker. */
 #include "service/fleet/cgroup.h"
 
 #include <errno.h>
@@ -136,8 +138,8 @@ static int cgroup_make(struct cw_cgroup *c, int version, const char *name, doubl
     }
     if (version == 2 && cgroup_write(parent, "cgroup.subtree_control", "+cpu") < 0)
         return cgroup_failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
-                             : errno == EBUSY                   ? "can't limit groups beside the processes in"
-                                                                : "can't give CPU time to groups in",
+                             : errno == EBUSY ? "can't limit child groups while processes are in"
+                                              : "can't give CPU time to groups in",
                              parent, why);
     if (snprintf(c->path, sizeof(c->path), "%s/%s", parent, name) >= PATH_MAX) {
         errno = ENAMETOOLONG;
@@ -162,10 +164,11 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
         return cw_error_nomem(err, sizeof(*c), "a control group");
     if (cgroup_make(c, 1, name, cpus, first) < 0 && cgroup_make(c, 2, name, cpus, second) < 0) {
         free(c);
-        return cw_error_set(err, CW_E_OPTION,
-                            "CPU time can't be limited here, by a control group %s: version 1 %.400s; "
-                            "version 2 %.400s; expected to run as root, or in a delegated control group",
-                            name, first, second);
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "CPU time can't be limited here, because no control group %s can be made: cgroup version 1 "
+            "%.400s; version 2 %.400s; expected to run as root, or in a delegated control group",
+            name, first, second);
     }
     *ret = c;
     return 0;

@@ -1,3 +1,5 @@
+/* A fleet keeps as many workers as the dispatcher wants. Loop thread only; used by `cachew provision` and
+ * `cachew up`. */
 #include "service/fleet/fleet.h"
 
 #include <errno.h>
@@ -204,11 +206,11 @@ static bool unit_end_late(struct unit *u, uint64_t now)
          slow = u->ending && u->kill_ns && now >= u->kill_ns;
     if (hung)
         fleet_log(f, true,
-                  "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another "
-                  "worker replaces it",
+                  "worker %s: the dispatcher has received nothing from this worker for %llu s; the worker is "
+                  "killed, and another one replaces it",
                   u->name, (unsigned long long)(unit_may_miss_ns(u) / 1000000000));
     if (slow)
-        fleet_log(f, true, "worker %s has not ended %llu s after it was told to; it is killed", u->name,
+        fleet_log(f, true, "worker %s has not ended %llu s after it was told to end; it is killed", u->name,
                   (unsigned long long)(f->o.drain_ns / 1000000000));
     if (hung || slow)
         unit_end(u, true);
@@ -392,7 +394,7 @@ int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct
     f->o = *o;
     if (getrandom(f->incarnation, sizeof(f->incarnation), 0) != sizeof(f->incarnation)) {
         free(f);
-        return cw_error_errno(err, CW_E_IO, errno, "no random bytes");
+        return cw_error_errno(err, CW_E_IO, errno, "the operating system gives no random bytes");
     }
     snprintf(f->prefix, sizeof(f->prefix), "%.64s-%02x%02x%02x%02x-", o->pool, f->incarnation[0],
              f->incarnation[1], f->incarnation[2], f->incarnation[3]);

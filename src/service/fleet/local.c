@@ -75,7 +75,7 @@ static void process_on_exit(void *arg, int events CW_UNUSED)
         snprintf(why, sizeof(why), "process %d was killed by signal %d (%s)", (int)x->pid, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     else
-        snprintf(why, sizeof(why), "process %d ended with %d", (int)x->pid, WEXITSTATUS(status));
+        snprintf(why, sizeof(why), "process %d ended with exit code %d", (int)x->pid, WEXITSTATUS(status));
     process_free(x);
     l->base.ended(unit, why);
 }

@@ -1,3 +1,4 @@
+/* Decides whether a worker may run a pipeline. stream.c calls it before it compiles the pipeline. */
 #include "service/worker/admit.h"
 
 static bool admit_runs_python(const struct cw_op_desc *desc)

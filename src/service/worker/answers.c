@@ -1,3 +1,5 @@
+/* Sends the answers of streams to the clients that made the requests. The loop's thread only; called by
+ * clients.c and control.c. */
 #include "service/worker/answers.h"
 
 #include "base/clock.h"

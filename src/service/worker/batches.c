@@ -1,3 +1,5 @@
+/* Serves requests for batches of counted and sequential ranges (lease.h), in the order of the batches'
+ * numbers. The stream's thread only; called by leases.c. */
 #include "service/worker/batches.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* A client that is connected to this worker, and the answers on their way to it. The loop's thread only.
+ * clients.c owns clients, shm_loan.c their shm_loans (batches in shared memory that the client uses);
+ * answers.c sends the answers of streams. */
 #include "service/worker/client.h"
 
 #include "net/limits.h"

@@ -1,3 +1,5 @@
+/* Connections of clients: listens, and passes the clients' requests to streams. The loop's thread only; owned
+ * by worker.c. */
 #include "service/worker/clients.h"
 
 #include <stdio.h>
@@ -17,13 +19,14 @@ static int client_on_get(struct cw_client *c, uint64_t id, const Cachew__Get *m,
 {
     struct cw_worker_stream *s = cw_streams_find(c->clients->streams, m->stream);
     if (atomic_load(&c->peer.n_requests) >= CW_PEER_REQUESTS)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the client made more than %u requests before the first one was answered",
-                            CW_PEER_REQUESTS);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the client made more than %u requests before the first one was answered" CW_OTHER_VERSION,
+            CW_PEER_REQUESTS);
     if (!id || (!m->count && m->what != CACHEW__WHAT__WHAT_KEYS) || m->count > UINT64_MAX - m->first)
         return cw_error_set(err, CW_E_SERVICE,
-                            "a Get needs an id and a valid range of batches or elements, not %llu of them "
-                            "from number %llu on",
+                            "the client's request (Get) needs an id and a valid range of batches or "
+                            "elements, not %llu of them from number %llu on" CW_OTHER_VERSION,
                             (unsigned long long)m->count, (unsigned long long)m->first);
     if (!s)
         return cw_answers_send_not_here(c, id, m->epoch, m->begin, err);
@@ -52,9 +55,9 @@ static int client_on_pull(struct cw_client *c, uint64_t id, const Cachew__Pull *
     if (!s || s->state != STREAM_READY)
         return cw_answers_send_not_here(c, id, m->epoch, m->from, err);
     if (!s->stream->origin)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "a Pull names a stream that needs none: each worker can read its source from any position");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "another worker requested elements of a source (Pull), but each worker can read "
+                            "this source from any position itself" CW_OTHER_VERSION);
     if (cw_conn_queued(c->conn) > CW_BESIDE_BATCHES_BYTES)
         return cw_error_set(err, CW_E_SERVICE,
                             "the client does not read its messages: %zu bytes wait to be sent",
@@ -83,7 +86,8 @@ static int client_on_message(void *user, struct cw_conn *conn CW_UNUSED, const C
         return 0;
     default:
         return cw_error_set(err, CW_E_SERVICE,
-                            "field %d of Envelope is no message that a client sends to a worker",
+                            "the worker received a message of kind %d, which a client does not send to a "
+                            "worker" CW_OTHER_VERSION,
                             (int)m->of_case);
     }
 }
@@ -114,7 +118,9 @@ static int clients_on_open(void *user, struct cw_conn *conn, const Cachew__Envel
     struct cw_clients *all = user;
     const Cachew__Hello *hello = peer->hello;
     if (!hello || hello->role != CACHEW__ROLE__ROLE_CLIENT)
-        return cw_error_set(err, CW_E_SERVICE, "this is a worker, which accepts connections of clients only");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "this is the address of a worker, which accepts connections of clients only; "
+                            "others need the dispatcher's address");
     struct cw_client *c = calloc(1, sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a client");
@@ -137,7 +143,7 @@ static void clients_on_refused(void *user, const char *peer, const struct cw_err
     if (!why->status || !cw_refusal_said(&all->refusals, cw_now_ns(), &unsaid))
         return;
     if (unsaid)
-        cw_common_log(all->common, "%u more connections were refused before", unsaid);
+        cw_common_log(all->common, "%u other connections were refused since the last such message", unsaid);
     cw_common_log(all->common, "a connection from %s was refused: %s", peer, why->message);
 }
 

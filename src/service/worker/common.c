@@ -1,3 +1,5 @@
+/* What the parts of a worker share: its options, names and loop, and whether it drains or stops. The worker
+ * (worker.c) owns it; every part has a pointer to it. */
 #include "service/worker/common.h"
 
 #include <stdio.h>
@@ -44,7 +46,7 @@ int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o
     if (r < 0)
         return r;
     if (getrandom(c->incarnation, sizeof(c->incarnation), 0) != sizeof(c->incarnation))
-        return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
+        return cw_error_set(err, CW_E_IO, "the operating system gives no random bytes");
     cw_host_identity(c->host);
     c->started_ns = cw_now_ns();
     (void)gethostname(host, sizeof(host) - 1);

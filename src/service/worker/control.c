@@ -1,3 +1,5 @@
+/* Messages between the dispatcher and this worker: registering, streams, leases, draining. The loop's thread
+ * only; called by worker.c. */
 #include "service/worker/control.h"
 
 #include <unistd.h>
@@ -28,7 +30,7 @@ static void control_send_prepared(struct cw_worker *w, struct cw_worker_stream *
 static void control_send_not_prepared(struct cw_worker *w, struct cw_worker_stream *s,
                                       const struct cw_error *why)
 {
-    cw_common_log(&w->common, "a stream can't be prepared: %s", why->message);
+    cw_common_log(&w->common, "a pipeline of a job can't be opened: %s", why->message);
     if (s->prepare_id)
         cw_uplink_send_failure(&w->uplink, s->prepare_id, why);
     s->prepare_id = 0;
@@ -38,7 +40,7 @@ static void control_send_not_prepared(struct cw_worker *w, struct cw_worker_stre
 static void control_send_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why)
 {
     Cachew__Failure failure;
-    cw_common_log(&w->common, "a stream can't go on: %s", why->message);
+    cw_common_log(&w->common, "a pipeline of a job can't go on: %s", why->message);
     cw_failure_init(&failure, why);
     Cachew__StreamFailed failed = {CW_MESSAGE(stream_failed), .stream = stream, .why = &failure};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED,
@@ -186,7 +188,8 @@ static int control_on_leases(struct cw_worker *w, const Cachew__Leases *m, struc
         return cw_streams_lease(s, m, err);
     /* the dispatcher thinks that the stream is prepared here: after this message it sends Prepare again */
     (void)cw_error_set(&why, CW_E_SERVICE,
-                       "the dispatcher leased ranges of a stream that this worker has not prepared");
+                       "the dispatcher leased ranges of a pipeline that this worker has not opened; it will "
+                       "request that the worker open it");
     control_send_failed(w, m->stream, &why);
     return 0;
 }
@@ -242,7 +245,7 @@ static int control_on_message(void *worker, struct cw_conn *c CW_UNUSED, const C
     case CACHEW__ENVELOPE__OF_FAILURE:
         if (m->re && m->re == w->uplink.register_id)
             return cw_failure_error(m->failure, err);
-        cw_common_log(&w->common, "the dispatcher refused a request: %s", m->failure->message);
+        cw_common_log(&w->common, "the dispatcher refused a request of this worker: %s", m->failure->message);
         control_on_reply(w, m->re, false);
         break;
     case CACHEW__ENVELOPE__OF_DONE:
@@ -269,7 +272,7 @@ void cw_control_drain(void *worker)
 {
     struct cw_worker *w = worker;
     if (!w->common.draining) {
-        cw_common_log(&w->common, "draining: the worker accepts no more ranges");
+        cw_common_log(&w->common, "draining: the worker accepts no more work");
         w->common.draining = true;
         control_send_draining(w);
     }

@@ -1,3 +1,5 @@
+/* Grants: the loop thread's copy of a stream's leases (lease.h has the copy of the stream's thread). A stream
+ * (streams.c) owns its grants. The loop's thread only. */
 #include "service/worker/grants.h"
 
 #include "base/macro.h"
@@ -30,18 +32,21 @@ static int grants_check(const struct cw_grants *g, const Cachew__Range *m, uint6
         expected = "at least one position, within the epoch";
     else if (whole && (m->begin || (m->end != n &&
                                     n < CW_ENDLESS))) /* the dispatcher assumes an end of an endless epoch */
-        expected = "the whole epoch, because the stream's epochs are one range each";
+        expected = "the whole epoch, because this pipeline's epochs can't be divided";
     for (const struct cw_grant *x = g->list; x && !expected; x = x->next)
         if (x->epoch == m->epoch && x->begin < m->end && m->begin < x->end)
             expected = "only positions that are not leased yet";
     if (expected)
         return cw_error_set(err, CW_E_SERVICE,
-                            "the dispatcher leased positions %llu to %llu of an epoch of %llu: expected %s",
+                            "the dispatcher leased positions %llu to %llu of an epoch of %llu positions: "
+                            "expected %s" CW_OTHER_VERSION,
                             (unsigned long long)m->begin, (unsigned long long)m->end, (unsigned long long)n,
                             expected);
     if (g->n == MAX_GRANTS)
-        return cw_error_set(err, CW_E_SERVICE, "the dispatcher leased more than %d ranges of a stream",
-                            MAX_GRANTS);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the dispatcher leased more than %d ranges of a pipeline to this worker" CW_OTHER_VERSION,
+            MAX_GRANTS);
     return 0;
 }
 

@@ -1,3 +1,5 @@
+/* The heartbeat: every second the worker tells the dispatcher how much CPU time and memory it uses, and what
+ * it has computed of each stream. The loop's thread only; called by worker.c. */
 #include "service/worker/heartbeat.h"
 
 #include "cache/cache.h"

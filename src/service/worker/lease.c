@@ -1,3 +1,6 @@
+/* A leased range of a stream, and the requests that wait for its batches, rows or keys. The stream's thread
+ * owns all of this, and no other thread uses it. leases.c adds leases; batches.c and rows.c serve their
+ * requests. */
 #include "service/worker/lease.h"
 
 #include "base/clock.h"

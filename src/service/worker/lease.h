@@ -3,10 +3,11 @@
  * owns all of this, and no other thread uses it. leases.c adds leases; batches.c and rows.c serve their
  * requests. Positions, ranges and leases: docs/service.md.
  *
- * Every request for a leased range is answered, whatever other clients request. The runner (engine/runner.h)
- * computes the range's batches in order. A batch that is taken from the runner before a client requests it is
- * kept while there is room. Rows (elements by key) stay in the runner until they are sent. A range is
- * computed again if batches or rows are requested that were not kept, or were sent before.
+ * Every request for a leased range is answered, whatever other clients request (unless memory runs out, see
+ * cw_lease_reply). The runner (engine/runner.h) computes the range's batches in order. A batch that is taken
+ * from the runner before a client requests it is kept while there is room. Rows (elements by key) stay in the
+ * runner until they are sent. A range is computed again if batches or rows are requested that were not kept,
+ * or were sent before.
  */
 #pragma once
 #include "base/trace.h"
@@ -18,13 +19,13 @@
  * a later batch, and wait for another rank. */
 #define CW_KEPT_PART 8
 
-/* Elements first to end - 1 of a key that were given to a request, noted while earlier elements of the key
- * may still be requested. */
+/* Elements first to end - 1 of a key that were given to a request out of order: earlier elements of the key
+ * have not been sent yet. */
 struct cw_span {
     struct cw_span *next;
     uint32_t key;
     uint64_t first, end;
-    /* sent: to the client. gone: the elements left the runner, which has them again only if the range is
+    /* sent: they were sent to the client. gone: they left the runner; to send them again, the range must be
      * computed again */
     bool sent, gone;
 };
@@ -39,13 +40,14 @@ struct cw_lease {
     bool whole;      /* the range must not be ended early */
     uint64_t number; /* number of the lease, as in Range.lease */
     bool computed;   /* all of the range is computed, and COMPLETED was sent */
-    /* the error in which the range ends, instead of batch failed_at or after its last element. Owned; NULL:
-     * none */
+    /* the error with which the range ends. By number: it is the answer to requests for batch failed_at and
+     * later ones. By key: to requests after the last element. Owned; NULL: none */
     struct cw_error *failed;
     struct cw_link requests; /* struct cw_request, which wait */
 
     /* Batches, and parts of batches: */
-    uint64_t n_batches;             /* counted: known from the start; sequential: once computed */
+    /* ranges of kind COUNTED: known from the start; SEQUENTIAL: known once computed */
+    uint64_t n_batches;
     uint64_t next_batch;            /* the batch that the runner gives next */
     uint64_t lowest;                /* the first batch that was ever requested; UINT64_MAX: none was */
     struct cw_assembly *unfinished; /* next_batch, if it waits for memory or for map_batches */
@@ -89,8 +91,8 @@ struct cw_leases {
     unsigned n_parts;      /* parts (unfinished batches) that requests hold, ... */
     size_t part_bytes;     /* ... and the bytes of the newest part */
     uint64_t completed_ns; /* when a range was completed last */
-    /* a request for which memory is short: no other request may begin a part, or compute a range again; NULL:
-     * none */
+    /* the request that waits for memory, or NULL. Until it is answered, no other request may begin an
+     * unfinished batch or compute a range again */
     const struct cw_request *short_of;
     bool failed; /* the stream failed: the runner can't be used any more, and all leases are freed */
 };
@@ -114,9 +116,8 @@ void cw_leases_fail(struct cw_leases *s, const struct cw_error *why);
 /* Fails the stream because memory is short. Returns false. */
 bool cw_leases_out_of_memory(struct cw_leases *s);
 /* Returns whether an error of this status comes from a record, the data or the pipeline, and so is the same
- * on every worker. The exception: a data file that is missing or was changed on this worker alone is
- * CW_E_DATA, too. Such an error also ends the runner (cw_runner_fatal), so the stream fails and other workers
- * take over. */
+ * on every worker. One CW_E_DATA is not: a data file that is missing or was changed on this worker alone.
+ * That one also ends the runner (cw_runner_fatal), so the stream fails here, and other workers take over. */
 bool cw_leases_error_lasts(const struct cw_leases *s, int status);
 /* Frees all leases; their requests are answered with NOT_HERE. */
 void cw_leases_clear(struct cw_leases *s);
@@ -148,8 +149,9 @@ void cw_lease_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_ki
 /* The range ends before what r requests: answers r with the range's report, and frees it. The stream may have
  * failed. */
 void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r);
-/* ret: an answer, not yet for a request, with the batch of the assembly `from`; or (n > 0) with its first n
- * rows, which the client joins to a batch. Frees the assembly. */
+/* Makes an answer, not yet for a request, of the assembly `from`, and frees the assembly. n = 0: the answer
+ * has the whole batch. n > 0: it has the first n rows, of which the client makes a batch together with other
+ * parts. */
 int cw_lease_take(struct cw_leases *s, struct cw_assembly *from, uint64_t n, struct cw_answer **ret,
                   struct cw_error *err) _must_check_;
 /* Sends an answer from cw_lease_take to the client of request r, as element or batch r->at. Takes ownership

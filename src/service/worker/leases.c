@@ -1,3 +1,5 @@
+/* All leases of a stream: adds and frees them on command, serves their requests, and divides the runner's
+ * memory among them. The stream's thread only; called by stream.c. */
 #include "service/worker/leases.h"
 
 #include "base/clock.h"
@@ -62,15 +64,19 @@ static int leases_check_request(const struct cw_leases *s, const struct cw_reque
     if (s->kind != CW_RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES
                                     : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
         return cw_error_set(
-            err, CW_E_SERVICE, "a Get of kind %d does not fit the pipeline: its %s", (int)r->what,
+            err, CW_E_SERVICE,
+            "the client's request (Get) of kind %d does not fit the pipeline, whose %s" CW_OTHER_VERSION,
+            (int)r->what,
             s->kind == CW_RANGES_PLACED ? "rows are requested by key" : "batches are requested by number");
     if (rows && r->key >= s->n_keys)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a Get requested elements of key %u: expected a key less than %u", r->key,
-                            s->n_keys);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the client requested elements of batch key %u: expected a key less than %u" CW_OTHER_VERSION,
+            r->key, s->n_keys);
     if (rows && r->end - r->at > cw_key_size(s->sequence->compiled, r->key))
         return cw_error_set(err, CW_E_SERVICE,
-                            "a Get requested %llu elements of key %u: expected at most %llu, a full batch",
+                            "the client requested %llu elements of batch key %u: expected at most %llu, a "
+                            "full batch" CW_OTHER_VERSION,
                             (unsigned long long)(r->end - r->at), r->key,
                             (unsigned long long)cw_key_size(s->sequence->compiled, r->key));
     return 0;

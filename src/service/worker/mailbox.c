@@ -1,3 +1,6 @@
+/* A mailbox: two queues between the loop's thread and a stream's thread. The stream owns its mailbox
+ * (stream.c) and takes commands; its leases (lease.c) and its origin (origin.c) send answers. control.c takes
+ * the answers on the loop's thread. */
 #include "service/worker/mailbox.h"
 
 #include <stdio.h>

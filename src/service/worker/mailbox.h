@@ -1,6 +1,6 @@
-/* A mailbox: two queues between the loop's thread and a stream's thread, commands to the stream and answers
- * from it, each in order. The stream owns its mailbox (stream.c). Its leases (lease.c) and its origin
- * (origin.c) send answers. */
+/* A mailbox: two queues between the loop's thread and a stream's thread. Commands go to the stream, answers
+ * come from it, each in order. The stream owns its mailbox (stream.c) and takes commands; its leases
+ * (lease.c) and its origin (origin.c) send answers. control.c takes the answers on the loop's thread. */
 #pragma once
 #include <pthread.h>
 
@@ -10,8 +10,9 @@
 #include "proto/cachew.pb-c.h"
 #include "service/worker/peer.h"
 
-/* A client's Get. It requests, of the range that begins at `begin`: batches `at` to end - 1, elements `at` to
- * end - 1 of a key, or the keys of elements from `at` on. */
+/* A client's request (message Get) for what the range that begins at position `begin` gives. `what` says what
+ * is requested: batches number `at` to end - 1 of the range; elements number `at` to end - 1 of a key (ROWS,
+ * PART); or the keys of the elements from number `at` on (KEYS, `end` unused). */
 struct cw_request {
     struct cw_link link; /* in the requests of its lease */
     struct cw_peer *peer;
@@ -21,7 +22,7 @@ struct cw_request {
     Cachew__What what;
     uint32_t key;
     uint64_t at, end;
-    /* ROWS: the elements, if the batch waits for memory or for map_batches. Owned */
+    /* ROWS: the batch's elements so far, while the batch waits for memory or for map_batches. Owned */
     struct cw_assembly *part;
 };
 
@@ -58,8 +59,8 @@ struct cw_command {
 
 enum cw_answer_kind {
     CW_ANSWER_OPENED,
-    CW_ANSWER_NOT_OPENED, /* opening failed. The first answer is this or OPENED; EXITED follows */
-    /* to a request: */
+    CW_ANSWER_NOT_OPENED, /* opening failed; the next answer is EXITED */
+    /* answers to a request, up to PULLED: */
     CW_ANSWER_BATCH,
     CW_ANSWER_PART,
     CW_ANSWER_KEYS,
@@ -83,7 +84,8 @@ struct cw_report {
     uint8_t stream[16]; /* id of the stream */
 };
 
-/* The state of an answer that is on its way to a client, or whose batch the client uses as a shm_loan. */
+/* The state of an answer that is on its way to a client, or of a shm_loan: a batch in shared memory that the
+ * client uses. */
 struct cw_delivery {
     struct cw_link link;             /* loan: in client.loans */
     struct cw_worker_stream *stream; /* stream of the batch */
@@ -95,15 +97,18 @@ struct cw_answer {
     struct cw_answer *next;
     enum cw_answer_kind kind;
     struct cw_peer *peer;
-    uint64_t re, epoch, begin, end;
-    /* BATCH: number of the batch, or its first element; PART, KEYS: the first element; RANGE_FAILED: as in
-     * the request */
+    uint64_t re; /* id of the message that is answered */
+    uint64_t epoch, begin, end;
+    /* BATCH: number of the batch in its range; for a request of elements (ROWS) the number of its first
+     * element. PART, KEYS: number of the first element. RANGE_FAILED: as in the request */
     uint64_t at;
     Cachew__What what;       /* RANGE_FAILED */
     uint32_t key;            /* BATCH, PART */
     struct cw_report report; /* END, COMPLETED */
-    size_t bytes;            /* bytes that count as on their way to the peer */
-    /* BATCH, PART: the bytes are charged to the budget peer.handed_out; false: to the runner's budget */
+    /* bytes that count as on their way to the peer; KEYS, PULLED: the size of `data` */
+    size_t bytes;
+    /* BATCH, PART: `bytes` are charged to the budget of peer->handed_out; false: to the budget of the
+     * stream's runner */
     bool handed_out;
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
@@ -121,8 +126,9 @@ static inline bool cw_answer_has_rows(const struct cw_answer *a)
     return a->kind == CW_ANSWER_BATCH || a->kind == CW_ANSWER_PART;
 }
 
-/* Returns a copy of x, with peer, id, range and `at` of the request r that it answers (NULL: none). The copy
- * owns what x points to. NULL: out of memory, and the caller still owns it. */
+/* Returns a copy of the answer x as the answer to request r: with peer, id, range and `at` of r (r NULL:
+ * unchanged). The copy owns what x points to. Returns NULL if memory is short; then x still owns what it
+ * points to. */
 struct cw_answer *cw_answer_new(const struct cw_request *r, const struct cw_answer *x);
 /* Makes `a` the answer to request r: sets peer, id, range and `at`. */
 void cw_answer_set_request(struct cw_answer *a, const struct cw_request *r);
@@ -148,7 +154,8 @@ struct cw_mailbox {
 
 /* Initializes *m. on_answers(arg) is called on the loop's thread when there are answers. */
 void cw_mailbox_init(struct cw_mailbox *m, struct cw_loop *loop, void (*on_answers)(void *arg), void *arg);
-/* Call after the stream's thread has ended. Frees commands and answers that were not taken. */
+/* Call after the stream's thread has ended and the batches of all answers are released. Frees commands and
+ * answers that were not taken. */
 void cw_mailbox_deinit(struct cw_mailbox *m);
 
 /* ---- the loop's thread ---- */
@@ -171,7 +178,7 @@ void cw_mailbox_wait_batches(struct cw_mailbox *m);
 
 /* ---- any thread ---- */
 
-/* Ends the stream's wait in cw_mailbox_wait, or the next one. */
+/* Ends the stream's wait in cw_mailbox_wait; if it does not wait now, its next wait ends at once. */
 void cw_mailbox_wake(struct cw_mailbox *m);
 /* Queues an answer, and takes ownership of it. */
 void cw_mailbox_answer(struct cw_mailbox *m, struct cw_answer *a);

@@ -147,7 +147,7 @@ static void origin_leave(struct cw_origin *o)
 static void origin_log(struct cw_origin *o, const struct cw_error *why)
 {
     if (strncmp(o->logged, why->message, sizeof(o->logged) - 1) != 0)
-        cw_common_log(o->common, "worker %llu, which runs the source of a stream, can't be reached: %s",
+        cw_common_log(o->common, "worker %llu, which runs the source of a pipeline, can't be reached: %s",
                       (unsigned long long)o->worker, why->message);
     snprintf(o->logged, sizeof(o->logged), "%.199s", why->message);
 }
@@ -267,7 +267,8 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
         return 0;
     }
     if (pulled && !payload && !m->pulled->why)
-        return cw_error_set(err, CW_E_SERVICE, "the worker that runs the source sent elements without bytes");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the worker that runs the source sent elements without bytes" CW_OTHER_VERSION);
     /* any other error is the origin's own: the origin fails, and the dispatcher will name another worker */
     bool fails = pulled && !payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA;
     if (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE)
@@ -304,7 +305,7 @@ void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
     if (cw_addresses_init(&o->addresses, a, *a->unix_path && strcmp(a->host, common->host) == 0, true, &err) <
             0 ||
         (!o->retry && cw_timer_new(o->mailbox->loop, origin_pump, o, &o->retry, &err) < 0)) {
-        cw_common_log(common, "a stream waits for the worker that runs its source: %s", err.message);
+        cw_common_log(common, "a pipeline waits for the worker that runs its source: %s", err.message);
         o->common = NULL;
     }
     origin_pump(o);
@@ -323,11 +324,12 @@ int cw_origin_serve(struct cw_origin *o, struct cw_peer *peer, uint64_t id, cons
     uint64_t most = o->sequence->window;
     CW_GUARD(&o->mutex);
     if (!id || m->n == 0 || m->n > most || m->least > m->n || m->from >= CW_EPOCH_POSITIONS)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "a Pull needs an id and a valid number of elements, not %llu elements (expected "
-                            "1 to %llu), at least %llu, from number %llu on",
-                            (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
-                            (unsigned long long)m->from);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "another worker's request for elements (Pull) needs an id and a valid number of elements, not "
+            "%llu elements (expected 1 to %llu), at least %llu, from number %llu on" CW_OTHER_VERSION,
+            (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
+            (unsigned long long)m->from);
     return pull_request_add(
         o, peer, id,
         &(struct cw_pull){.epoch = m->epoch, .from = m->from, .n = m->n, .least = m->least, .keep = m->keep},
@@ -341,7 +343,7 @@ static void origin_serve_one(struct cw_origin *o, struct pull_request *x, bool s
     struct cw_error err = {0};
     x->q.cancelled = pull_cancelled;
     x->q.cancel_arg = o;
-    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream is being closed on this worker")
+    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "this worker is closing the pipeline")
                      : source->ops->serve(source, &x->q, &a->data, &a->bytes, &err);
     if (a->peer) {
         a->why = r < 0 ? cw_answer_why(&err) : NULL;

@@ -1,4 +1,6 @@
-/* docs/metrics.md lists the metrics. */
+/* The pages of a worker's HTTP server: metrics (docs/metrics.md lists them), health, readiness, status and
+ * tuning. Owns nothing; reads the worker's state on the loop's thread. The HTTP server calls cw_worker_page.
+ */
 #include "service/worker/pages.h"
 
 #include <string.h>
@@ -140,7 +142,7 @@ static void page_put_json(struct cw_http_reply *reply, json_t *o)
 
 static void page_status(struct cw_worker *w, struct cw_http_reply *reply)
 {
-    const struct cw_worker_status *s = &w->status; /* written by this thread only */
+    const struct cw_worker_status *s = &w->status; /* only this thread, the loop's, writes it */
     cw_status_update(w);
     json_t *o = json_pack(
         "{s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "role",

@@ -1,3 +1,5 @@
+/* A peer: a client that is connected to this worker, as streams see it. It counts the bytes that are on their
+ * way to the client. Any thread. */
 #include "service/worker/peer.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Makes the message Prepared for a stream that is ready: its plan, and its data files with the keys of their
+ * contents. The loop's thread; called by control.c. */
 #include "service/worker/prepared.h"
 
 #include "net/envelope.h"

@@ -1,3 +1,4 @@
+/* Reports of finished ranges to the dispatcher. The loop's thread only; owned by worker.c. */
 #include "service/worker/reports.h"
 
 #include <string.h>

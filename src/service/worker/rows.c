@@ -1,3 +1,5 @@
+/* Serves requests for placed ranges (lease.h): elements by key, as batches or as rows that the client joins,
+ * and the keys of all elements in order. The stream's thread only; called by leases.c. */
 #include "service/worker/rows.h"
 
 #include <string.h>

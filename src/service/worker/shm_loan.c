@@ -1,3 +1,5 @@
+/* Batches in shared memory that clients on this host use. The loop's thread only; called by clients.c and
+ * answers.c. */
 #include "service/worker/shm_loan.h"
 
 #include <poll.h>
@@ -118,7 +120,8 @@ int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err)
     if (c->loans.kept) /* it may be a slab of an earlier connection that is not known here any more */
         return 0;
     return cw_error_set(err, CW_E_SERVICE,
-                        "the client returned slab %llu, which it does not have, or has returned before",
+                        "the client returned the memory (slab) %llu, which it does not have, or has returned "
+                        "before" CW_OTHER_VERSION,
                         (unsigned long long)slab);
 }
 
@@ -238,8 +241,10 @@ static bool client_had_region(const struct cw_client *c, const struct cw_client 
 int cw_shm_loans_keep(struct cw_client *c, const Cachew__Keep *m, struct cw_error *err)
 {
     if (m->n_regions > MAX_REGIONS)
-        return cw_error_set(err, CW_E_SERVICE, "the client wants to keep %zu regions: expected at most %d",
-                            m->n_regions, MAX_REGIONS);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the client wants to keep %zu regions of shared memory: expected at most %d" CW_OTHER_VERSION,
+            m->n_regions, MAX_REGIONS);
     _cleanup_free_ uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
     if (!slabs)
         return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "the slabs that a client keeps");

@@ -1,3 +1,5 @@
+/* The directory of a worker's Unix socket, if no path was given: a new directory in $XDG_RUNTIME_DIR or /tmp,
+ * which only its user may enter. */
 #include "service/worker/socket_dir.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Keeps track of the rows of a placed range that were sent, or taken from the runner. The stream's thread
+ * only; called by lease.c and rows.c. */
 #include "service/worker/spans.h"
 
 struct cw_span *cw_span_get(struct cw_lease *l, const struct cw_request *r)

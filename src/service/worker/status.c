@@ -1,3 +1,5 @@
+/* Collects the status of a worker in w->status. Its readers are pages.c, heartbeat.c and other threads
+ * (through worker.h). Only the thread of the worker's loop calls cw_status_update. */
 #include "service/worker/status.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* A stream on a worker: a pipeline with a seed, of which the worker computes the ranges that are leased to
+ * it. It owns a thread, which opens the data, and then takes batches from the stream's runner. streams.c
+ * makes and ends streams. The loop's thread and the stream's thread communicate through the stream's mailbox.
+ */
 #include "service/worker/stream.h"
 
 #include <string.h>
@@ -116,9 +120,9 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     int r = cw_pipeline_parse(cw_ops(), s->text, strlen(s->text), s->base_dir, &l->pipeline, err);
     /* the fingerprint identifies the pipeline for other processes, so it must be right */
     if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0)
-        r = cw_error_set(err, CW_E_PIPELINE,
-                         "the pipeline does not match its fingerprint: the sender is faulty, or runs another "
-                         "version of cachew");
+        r = cw_error_set(
+            err, CW_E_PIPELINE,
+            "the pipeline does not match the fingerprint that the client computed" CW_OTHER_VERSION);
     if (r >= 0) /* must be before compiling, which may run Python functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);

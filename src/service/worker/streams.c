@@ -1,3 +1,6 @@
+/* All streams of a worker, from Prepare to Forget: their grants, and their shares of the memory. The loop's
+ * thread only. control.c passes the dispatcher's messages to this module, and handles the streams' answers;
+ * clients.c looks up the streams of requests. */
 #include "service/worker/streams.h"
 
 #include <malloc.h>
@@ -100,7 +103,7 @@ void cw_streams_forget_peer(struct cw_streams *all, struct cw_peer *p)
         if (!cw_stream_command(
                 s->stream, &(struct cw_command){.kind = CW_COMMAND_FORGET_PEER, .peer = cw_peer_ref(p)})) {
             cw_peer_unref(p);
-            cw_common_log(all->common, "out of memory: the worker gives up a stream");
+            cw_common_log(all->common, "out of memory: the worker gives up a pipeline");
             cw_streams_end(s);
         }
 }
@@ -143,10 +146,10 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
 {
     const struct cw_stream *of;
     if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "Prepare has a stream id of %zu bytes and a fingerprint of %zu bytes: expected %zu bytes each",
-            m->stream.len, m->fingerprint.len, sizeof(of->name));
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the dispatcher's message Prepare has a stream id of %zu bytes and a fingerprint "
+                            "of %zu bytes: expected %zu bytes each" CW_OTHER_VERSION,
+                            m->stream.len, m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s && s->state == STREAM_FAILED) { /* the stream is prepared again */
         cw_streams_end(s);

@@ -1,3 +1,5 @@
+/* Tuning records: values that a worker adjusts by itself, in the runners of its streams and on its
+ * connections to clients. The loop's thread only. */
 #include "service/worker/tuning.h"
 
 #include <stdio.h>
@@ -16,7 +18,7 @@ static void tuning_log_one(const struct cw_worker_common *c, const char *stream,
     struct cw_text line = {0};
     cw_tuned_line(t, &line);
     if (!line.failed)
-        cw_common_log(c, "stream %s: %s", stream, line.data);
+        cw_common_log(c, "stream %s (a pipeline with its data): %s", stream, line.data);
     cw_text_deinit(&line);
 }
 

@@ -1,3 +1,6 @@
+/* A worker's connection to its dispatcher: connects, sends, and connects again after a random delay that
+ * grows. Owns the connection and the timer of struct cw_uplink. control.c and worker.c call these functions
+ * on the loop's thread; messages that arrive go to the callbacks u->ops. */
 #include "service/worker/uplink.h"
 
 #include <string.h>
@@ -7,7 +10,7 @@
 #include "net/limits.h"
 #include "remote/addresses.h"
 
-/* Time between two attempts to connect: the first one, and the longest. */
+/* Time between two attempts to connect: at first, and at most. */
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 
@@ -18,7 +21,7 @@ void cw_uplink_send(struct cw_uplink *u, const Cachew__Envelope *m)
         return;
     if (u->conn && cw_conn_send(u->conn, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
         cw_common_log(u->common, "a message to the dispatcher can't be sent: %s", err.message);
-        cw_uplink_close(u); /* the next connection sends everything again */
+        cw_uplink_close(u); /* once the worker is registered again, it reports its whole state anew */
     }
 }
 
@@ -118,7 +121,7 @@ int cw_uplink_init(struct cw_uplink *u, struct cw_worker_common *common, const s
 void cw_uplink_deinit(struct cw_uplink *u)
 {
     if (u->conn)
-        cw_conn_close(u->conn, NULL); /* the end of the loop waits until it is closed */
+        cw_conn_close(u->conn, NULL); /* closing takes time; the loop ends once the connection is closed */
     if (u->reconnect)
         u->reconnect = cw_timer_free(u->reconnect);
 }

@@ -1,3 +1,5 @@
+/* What the streams of a worker have computed: sums by operator, which also include ended streams. stream.c
+ * counts; heartbeat.c and pages.c report. */
 #include "service/worker/work.h"
 
 #include <stdlib.h>

@@ -76,10 +76,10 @@ int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_e
         e = cw_cond_wait(&w->status_changed, &w->mutex, deadline_ns);
     if (status_is_drained(s))
         return 0;
-    return cw_error_set(
-        err, CW_E_DEADLINE,
-        "the worker still has %zu ranges, and %zu finished ranges that the dispatcher has not acknowledged",
-        s->n_leases, s->n_reports);
+    return cw_error_set(err, CW_E_DEADLINE,
+                        "the worker still has %zu ranges of data, and %zu finished ranges that the "
+                        "dispatcher has not acknowledged",
+                        s->n_leases, s->n_reports);
 }
 
 const char *cw_worker_address(const struct cw_worker *w)
