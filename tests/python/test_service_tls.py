@@ -82,14 +82,14 @@ def refusal(address, **options):
 def test_batches_over_tls(address, keys, token, transport):
     assert hashes(
         DATA.distribute(address, tls_ca=keys / "ca.pem", token=token, transport=transport)
-    ) == hashes(DATA)
+    ) == hashes(DATA.iterator())
 
 
 def test_a_state_goes_on_over_tls(address, keys, token):
     iterator = DATA.distribute(address, tls_ca=str(keys / "ca.pem"), token=token)
     begin = [next(iterator).hash() for _ in range(5)]
     iterator.load_state_dict(iterator.state_dict())
-    assert begin + hashes(iterator) == hashes(DATA)
+    assert begin + hashes(iterator) == hashes(DATA.iterator())
 
 
 def test_loaders_speak_tls(address, keys, token):
@@ -97,7 +97,7 @@ def test_loaders_speak_tls(address, keys, token):
     with pytest.raises(cachew.ServiceError, match="the service expects TLS"):
         next(iter(torch.loader(DATA, service=address, token=token)))
     there = torch.loader(DATA, service=address, token=token, tls_ca=keys / "ca.pem")
-    assert [batch["y"].tolist() for batch in there] == [batch["y"].tolist() for batch in DATA]
+    assert [batch["y"].tolist() for batch in there] == [batch["y"].tolist() for batch in DATA.iterator()]
     there.close()
 
 
@@ -105,7 +105,9 @@ def test_mutual_tls(keys, token):
     own = {"tls_cert": keys / "client.pem", "tls_key": keys / "client-key.pem"}
     with Up(keys, "--tls-mutual") as address:
         assert "certificate" in refusal(address, tls_ca=keys / "ca.pem", token=token)
-        assert hashes(DATA.distribute(address, tls_ca=keys / "ca.pem", token=token, **own)) == hashes(DATA)
+        assert hashes(DATA.distribute(address, tls_ca=keys / "ca.pem", token=token, **own)) == hashes(
+            DATA.iterator()
+        )
 
 
 def test_another_authority_is_refused(address, token, tmp_path):
@@ -148,7 +150,7 @@ def test_a_missing_or_wrong_token_is_refused(address, keys, token, monkeypatch):
     said = refusal(address, tls_ca=keys / "ca.pem", token="a-wrong-secret")
     assert "the token is wrong" in said and "a-wrong-secret" not in said
     monkeypatch.setenv("CACHEW_TOKEN", token)
-    assert hashes(DATA.distribute(address, tls_ca=keys / "ca.pem")) == hashes(DATA)
+    assert hashes(DATA.distribute(address, tls_ca=keys / "ca.pem")) == hashes(DATA.iterator())
 
 
 def test_without_tls_the_error_asks_for_it(address, token):
