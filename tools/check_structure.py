@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the structure of the C sources: width of lines, headers of other folders, sizes of structs, names of
-static functions, operators' names outside src/ops, and cycles of dependencies among files (from the objects
-of a build).
+static functions, operators' names outside src/ops, symbols that are defined twice, and cycles of dependencies
+among files (the last two from the objects of a build).
 
 usage: check_structure.py [--objects BUILD] [--report]
 
@@ -209,7 +209,8 @@ def source_of(object_file, sources):
     return sources.get(name) or sources.get("src_" + name)
 
 
-def link_graph(build):
+def link_facts(build):
+    """{symbol: sources that define it}, {source: symbols that it uses}"""
     sources = {}
     for path in (ROOT / "src").rglob("*.c"):
         words = path.relative_to(ROOT).parts
@@ -227,9 +228,22 @@ def link_graph(build):
         if source:
             uses.setdefault(source, set()).update(undefined)
             for name in own:
-                defined[name] = source
+                defined.setdefault(name, set()).add(source)
+    return defined, uses
+
+
+def defined_twice(defined):
+    """The linker takes one of two functions of the same name in different libraries, and reports nothing."""
+    for name, sources in sorted(defined.items()):
+        if len(sources) > 1:
+            yield f"{name} is defined in {' and '.join(sorted(map(str, sources)))}"
+
+
+def link_graph(defined, uses):
     return {
-        source: {defined[name] for name in names if name in defined and defined[name] != source}
+        source: {
+            next(iter(defined[name])) for name in names if name in defined and source not in defined[name]
+        }
         for source, names in uses.items()
     }
 
@@ -282,7 +296,9 @@ def violations(texts, build=None, others=()):
     found["static names"] = list(shared_names(bare))
     found["operators"] = list(compared_operators(bare))
     if build:
-        found["circles"] = list(circles(link_graph(build)))
+        defined, uses = link_facts(build)
+        found["symbols"] = list(defined_twice(defined))
+        found["circles"] = list(circles(link_graph(defined, uses)))
     return found
 
 
@@ -313,6 +329,7 @@ def test():
     assert len(list(circles(graph))) == 1, "a circle of too many files"
     assert not list(circles({**graph, ring[0]: set()})), "no circle"
     one, two, three = Path("src/a/1.c"), Path("src/service/b/2.c"), Path("src/a/3.c")
+    assert list(defined_twice({"f": {one, two}, "g": {one}})) == [f"f is defined in {one} and {two}"]
     assert len(list(circles({one: {two}, two: {three}, three: set()}))) == 1, "a circle of rooms"
 
 

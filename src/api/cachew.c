@@ -95,11 +95,11 @@ static int option_check_first_epoch(int64_t first, uint64_t epochs, struct cw_er
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                 unsigned *ret_threads, struct cw_error *err)
 {
-    *ret_threads = o->threads ? o->threads : cw_share().cpus;
+    *ret_threads = o->threads ? o->threads : cw_rank_share().cpus;
     if (!o->threads)
         cw_tuning_threads(l, *ret_threads);
     if (!o->memory)
-        cw_tuning_memory(l, cw_share().memory);
+        cw_tuning_memory(l, cw_rank_share().memory);
     int r = cw_api_compile(p, l, err);
     if (r < 0)
         return r;
@@ -217,7 +217,7 @@ static int engine_iterator_options(const struct cachew_options *o, const struct 
         .world_size = o->world_size,
         .first_epoch = (uint64_t)o->first_epoch,
         .runner = {.threads = threads,
-                   .memory = o->memory ? o->memory : cw_share().memory,
+                   .memory = o->memory ? o->memory : cw_rank_share().memory,
                    .batches_are_users = true,
                    .optimize = o->optimize != 0},
     };

@@ -63,7 +63,7 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
         r = cw_api_open(p, &o, &l, &x.run.threads, &e);
     if (r >= 0) {
         x.run.seed = (uint64_t)(o.seed >= 0 ? o.seed : CW_MAX(l.pipeline->default_seed, 0));
-        x.run.memory = o.memory ? o.memory : cw_share().memory;
+        x.run.memory = o.memory ? o.memory : cw_rank_share().memory;
         x.run.optimize = o.optimize != 0;
         x.run.interrupt = o.interrupt;
         x.cache_dir = o.cache_dir;

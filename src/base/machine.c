@@ -205,14 +205,14 @@ static unsigned share_pool(const char *variable)
     return cpus_of(0);
 }
 
-struct cw_share cw_share(void)
+struct cw_rank_share cw_rank_share(void)
 {
-    struct cw_share s = {.ranks = 1};
+    struct cw_rank_share s = {.ranks = 1};
     unsigned own = cw_cpu_budget(), pool = own;
     for (size_t i = 0; i < CW_COUNT_OF(share_variables) && !s.variable; i++) {
         unsigned n = share_number(share_variables[i]);
         if (n)
-            s = (struct cw_share){.ranks = n, .variable = share_variables[i]};
+            s = (struct cw_rank_share){.ranks = n, .variable = share_variables[i]};
     }
     if (s.variable) {
         pool = s.ranks > 1 ? share_pool(s.variable) : own;

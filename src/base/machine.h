@@ -12,13 +12,13 @@ unsigned cw_cpu_budget(void);
 
 /* The part of the host that this process takes by default. Where a launcher (torchrun, an MPI, srun) started
  * several ranks of a training run on this host, each rank takes an equal part. */
-struct cw_share {
+struct cw_rank_share {
     unsigned cpus;        /* at least 1 */
     uint64_t memory;      /* bytes */
     unsigned ranks;       /* number of ranks on this host; 1: there is no launcher */
     const char *variable; /* the environment variable that tells it; NULL: none does */
 };
-struct cw_share cw_share(void);
+struct cw_rank_share cw_rank_share(void);
 /* Returns the memory of the cgroup or the machine, in bytes. */
 uint64_t cw_memory_total(void);
 /* Returns the bytes that this process may still take, by the cgroup and by the machine; the page cache counts

@@ -57,7 +57,7 @@ static int index_main(int argc, char **argv, struct cw_error *err)
     struct cw_source_files files = {0};
     struct cw_index index = {0};
     const char *index_dir = NULL, *compression = "auto", *format = "tfrecord";
-    uint64_t threads = cw_share().cpus;
+    uint64_t threads = cw_rank_share().cpus;
     bool sidecar = false, rebuild = false, json = false;
     const struct cli_option options[] = {
         {"sidecar", CLI_FLAG, &sidecar, NULL,

@@ -8,7 +8,7 @@
 int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, const struct cli_option *options,
                        int argc, char **argv, struct cw_error *err)
 {
-    struct cw_share share = cw_share();
+    struct cw_rank_share share = cw_rank_share();
     *c = (struct cli_pipeline){.threads = share.cpus, .memory = share.memory, .wait_s = 60};
     int r = cli_parse(verb, options, argc, argv, err);
     c->file = argv[1];

@@ -145,9 +145,9 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
 static void command_add_worker(struct command *c, const struct up *u)
 {
     uint64_t share = u->threads || !(u->worker_cpus > 0)
-                         ? (u->threads ? u->threads : cw_share().cpus) / u->n_workers
+                         ? (u->threads ? u->threads : cw_rank_share().cpus) / u->n_workers
                          : (uint64_t)(u->worker_cpus + 0.5);
-    uint64_t memory = (u->memory ? u->memory : cw_share().memory) / u->n_workers;
+    uint64_t memory = (u->memory ? u->memory : cw_rank_share().memory) / u->n_workers;
     command_add(c, "--threads", command_number(c, "%" PRIu64, CW_MAX(share, 1)), "--memory",
                 command_number(c, "%" PRIu64, memory), "--http", u->http ? "127.0.0.1:0" : NULL,
                 "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, "--cache-bytes",

@@ -173,7 +173,7 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
-    struct cw_share share = cw_share();
+    struct cw_rank_share share = cw_rank_share();
     *x = (struct worker_run){.o = {.listen = "127.0.0.1:0",
                                    .threads = share.cpus,
                                    .memory = share.memory,

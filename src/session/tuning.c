@@ -7,7 +7,7 @@
 /* Adds a decision about this process's part of the host. why: of a host with one rank. */
 static void tuning_share(struct cw_local *l, struct cw_tuned t, const char *why)
 {
-    struct cw_share s = cw_share();
+    struct cw_rank_share s = cw_rank_share();
     t.why = s.ranks > 1 ? "an equal part for each rank on this host" : why;
     if (s.ranks > 1) {
         t.seen[1] = (struct cw_number){s.variable, s.ranks};

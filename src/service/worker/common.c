@@ -52,7 +52,7 @@ int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o
     (void)gethostname(host, sizeof(host) - 1);
     snprintf(c->name, sizeof(c->name), "%s:%ld", host, (long)getpid());
     c->options = *o;
-    c->options.threads = o->threads ? o->threads : cw_share().cpus;
+    c->options.threads = o->threads ? o->threads : cw_rank_share().cpus;
     c->options.name = o->name ? o->name : c->name;
     return cw_loop_new(&c->loop, err);
 }
