@@ -1,5 +1,5 @@
-"""Chains of operators in the form of a pipeline's JSON, a list of nodes: changes relative paths in them,
-leaves out large pickles of functions, and writes a chain as Python code.
+"""Chains of operators in the form of a pipeline's JSON, a list of nodes: changes relative paths in them, and
+writes a chain as Python code.
 """
 
 from __future__ import annotations
@@ -32,34 +32,6 @@ def _absolute(op: str, name: str, value: Any, base_dir: str) -> Any:
             if isinstance(value, str)
             else [os.path.join(base_dir, v) for v in value]
         )
-    return value
-
-
-LARGE = 1 << 16
-"""Length of a function's pickle (in base64) from which parsing the pipeline takes noticeable time."""
-
-
-def without_payloads(nodes: Iterable[Node]) -> list[Node] | None:
-    """A copy of the chain with one byte in place of each large pickle; None: the chain has no large pickle.
-    The library's checks accept the copy, because they use only the functions' identities.
-    """
-    light = [{name: _without_payload(value) for name, value in node.items()} for node in nodes]
-    return None if all(a[name] is b[name] for a, b in zip(light, nodes) for name in a) else light
-
-
-def _without_payload(value: Any) -> Any:
-    if isinstance(value, dict) and len(value.get("payload", "")) > LARGE:  # a function
-        return {**value, "payload": "AA=="}
-    # a list of chains, as the inputs of concat
-    if (
-        isinstance(value, list)
-        and value
-        and isinstance(value[0], list)
-        and value[0]
-        and isinstance(value[0][0], dict)
-    ):
-        chains = [without_payloads(chain) for chain in value]
-        return [light or chain for light, chain in zip(chains, value)] if any(chains) else value
     return value
 
 

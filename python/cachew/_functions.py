@@ -4,12 +4,12 @@ sequence. Host processes, short hosts, run the functions (docs/hosts.md).
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -214,6 +214,10 @@ class Functions:
         )
 
 
+MUCH_CAPTURED = 100_000_000
+"""Bytes from which a warning says what a function captures."""
+
+
 class _Call:
     """A user's function with the options of its operator, all checked."""
 
@@ -269,16 +273,25 @@ class _Call:
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """The attributes as JSON. function, if given, is pickled instead of the user's function."""
-        import cloudpickle  # type: ignore[import-untyped]  # not at the top: importing it takes long
+        # not at the top: importing these takes long
+        import cloudpickle  # type: ignore[import-untyped]
+
+        from cachew._payload import Payload, payload_of
 
         # multiprocessing loads the parent's __main__ as __mp_main__ in a spawned process; hosts can't import
         # it
         if "__mp_main__" in sys.modules:
             cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
         try:
-            payload = cloudpickle.dumps(self.function if function is None else function)
+            payload = payload_of(self.function if function is None else function)
         except Exception as problem:
             raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
+        if function is None and isinstance(payload, Payload) and payload.size > MUCH_CAPTURED:
+            warnings.warn(
+                f"{self.op}: {self.name} captures {payload.size / 1e6:.0f} MB of data"
+                f"{_captured(self.function)}, which is too much for a service: let the function read a file",
+                stacklevel=4,
+            )
         modules = {"modules": self.modules} if self.modules else {}
         effort = {
             "timeout_s": (self.timeout_s, 300),
@@ -289,7 +302,7 @@ class _Call:
             "function": {
                 "name": self.name,
                 "identity": self.identity,
-                "payload": base64.b64encode(payload).decode(),
+                "payload": payload,
                 **modules,
                 "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")],
                 "rng": self.rng,
@@ -327,6 +340,18 @@ def _name(function: Any) -> str:
         if name:
             return str(name)
     return type(function).__qualname__
+
+
+def _captured(function: Any) -> str:
+    """The largest values that a function captures, for a message."""
+    try:
+        names = inspect.getclosurevars(function)
+    except TypeError:  # another callable
+        return ""
+    values = {**names.globals, **names.nonlocals}
+    sizes = {name: size for name, v in values.items() if isinstance(size := getattr(v, "nbytes", None), int)}
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+    return f" ({', '.join(f'{name}: {sizes[name] / 1e6:.0f} MB' for name in largest)})" if largest else ""
 
 
 def _takes_rng(function: Any) -> bool:

@@ -128,8 +128,11 @@ class _Walk:
 
     def text(self, *parts: object) -> None:
         for part in parts:
-            data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
-            self.hash.update(len(data).to_bytes(8, "little") + data)
+            data = (
+                part if isinstance(part, (bytes, np.ndarray)) else str(part).encode("utf-8", "surrogatepass")
+            )
+            self.hash.update(len(data).to_bytes(8, "little"))
+            self.hash.update(data)
 
     def add(self, value: Any) -> None:
         if (
@@ -195,7 +198,9 @@ class _Walk:
         elif isinstance(value, Mapping) and not hasattr(value, "__dict__"):
             self.mapping(value)
         elif isinstance(value, np.ndarray) and value.dtype != object:
-            self.text("array", value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
+            self.text("array", value.dtype.str, value.shape)
+            data = np.ascontiguousarray(value).reshape(-1)
+            self.text(data.view(np.uint8) if data.nbytes else b"")
         elif isinstance(value, (np.generic, np.dtype)):
             self.text(type(value).__name__, repr(value))
         elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # logging does not change results

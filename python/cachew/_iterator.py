@@ -29,7 +29,8 @@ class DatasetIterator:
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
         self._timeout_s = seconds("timeout_s", timeout_s)
-        self._pipeline = dataset._runnable()
+        self._dataset = dataset  # host processes that start later may map the memory of its functions
+        self._pipeline = dataset._runnable(options.service is not None)
         self._options = options
         self._batched = dataset.batch_size is not None
         self._has_functions = any("function" in node for node in dataset._nodes)

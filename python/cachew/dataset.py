@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 from cachew import _core
 from cachew._batch import Batch
 from cachew._calls import checked_methods, did_you_mean
-from cachew._chain import Node, rebased, without_payloads, written
+from cachew._chain import Node, rebased, written
 from cachew._errors import DataError, PipelineError
 from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, value_of
+from cachew._payload import inline, place_of, with_payloads, without_large
 from cachew._options import (
     ENDLESS,
     Path,
@@ -57,7 +58,9 @@ class Dataset(Functions, InMemory, Operators):
     _head: dict[str, Any]  # settings of the whole pipeline: on_error, defaults
     _base_dir: str  # absolute; relative paths in _nodes are relative to it
     _pipeline: _core.Pipeline  # for checks and types; it lacks large pickles of functions
-    _whole: _core.Pipeline | None  # the pipeline that can run; None: `_runnable` has yet to make it
+    # the pipelines that can run, which `_runnable` makes: (process, for a service) -> pipeline
+    # None: `_pipeline` can
+    _whole: dict[tuple[int, bool], _core.Pipeline] | None
     _epoch: int  # see `epoch`; not part of the value
 
     def __init__(self) -> None:
@@ -73,20 +76,23 @@ class Dataset(Functions, InMemory, Operators):
         self = object.__new__(cls)
         for name, value in (("_nodes", tuple(nodes)), ("_head", head), ("_base_dir", base_dir)):
             object.__setattr__(self, name, value)
-        light = without_payloads(self._nodes)
-        object.__setattr__(self, "_pipeline", _core.Pipeline(_json(light or self._nodes, head), base_dir))
-        object.__setattr__(self, "_whole", None if light else self._pipeline)
+        light = with_payloads(self._nodes, without_large)
+        object.__setattr__(self, "_pipeline", _core.Pipeline(_json(light, head), base_dir))
+        object.__setattr__(self, "_whole", {} if list(self._nodes) != light else None)
         object.__setattr__(self, "_epoch", 0)
         return self
 
-    def _runnable(self) -> _core.Pipeline:
-        """The pipeline with the pickles of its functions. It is made at the first run, because parsing large
-        pickles at each method call would take long.
+    def _runnable(self, for_service: bool = False) -> _core.Pipeline:
+        """The pipeline with its functions. It is made at the first run, because parsing large functions at
+        each method call would take long. for_service: other processes than those of this one's hosts run it.
         """
         if self._whole is None:
-            object.__setattr__(self, "_whole", _core.Pipeline(self.to_json(), self._base_dir))
-        assert self._whole is not None
-        return self._whole
+            return self._pipeline
+        key = os.getpid(), for_service
+        if key not in self._whole:
+            text = self.to_json() if for_service else _json(with_payloads(self._nodes, place_of), self._head)
+            self._whole[key] = _core.Pipeline(text, self._base_dir)
+        return self._whole[key]
 
     @classmethod
     def _begin(cls, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
@@ -166,7 +172,7 @@ class Dataset(Functions, InMemory, Operators):
         """The pipeline as JSON, in the form that `from_json` and `cachew run` read. Relative paths stay
         relative; `save` makes those absolute that would be wrong in the directory of the file.
         """
-        return _json(self._nodes, self._head, indent)
+        return _json(with_payloads(self._nodes, inline), self._head, indent)
 
     def save(self, path: Path) -> None:
         """Writes the pipeline to a file, for `load` and `cachew run`. Relative paths that would be wrong in
@@ -198,10 +204,14 @@ class Dataset(Functions, InMemory, Operators):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        return (self._nodes, self._head, self._base_dir) == (other._nodes, other._head, other._base_dir)
+        return self._checked() == other._checked()
 
     def __hash__(self) -> int:
-        return hash((self.to_json(), self._base_dir))
+        return hash(self._checked())
+
+    def _checked(self) -> tuple[str, str]:
+        """What makes two datasets equal: of large functions, the identities count."""
+        return _json(with_payloads(self._nodes, without_large), self._head), self._base_dir
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         instead = (
