@@ -534,7 +534,7 @@ def test_the_command(synthetic, tmp_path):
     assert cachew("cache", "verify", cache)[0]["entries"] == 400
     assert "expected the first characters" in cachew("cache", "rm", cache, code=2)[0]["error"]["message"]
     assert (
-        'has no set that begins with "zz"'
+        'has no cached set whose name begins with "zz"'
         in cachew("cache", "rm", cache, "zz", code=2)[0]["error"]["message"]
     )
     assert cachew("cache", "rm", cache, listed[0]["set"][:5])[0]["removed"] == 1

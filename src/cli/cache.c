@@ -288,7 +288,10 @@ static int cache_dispatch(struct cache *x, struct cw_error *err)
                             x->verb, x->dir);
     int r = cw_cache_list(x->dir, x->key, &l, err);
     if (r >= 0 && x->key && !l.n)
-        r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
+        r = cw_error_set(
+            err, CW_E_OPTION,
+            "%s has no cached set whose name begins with \"%.40s\": `cachew cache ls` lists their names",
+            x->dir, x->key);
     else if (r >= 0 && narrow && x->key && l.n > 1)
         r = cw_error_set(err, CW_E_OPTION,
                          "%zu sets of %s begin with \"%.40s\": expected more characters, so that only one "

@@ -138,10 +138,9 @@ static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
             (node->desc->batcher && node->desc->batcher->keyed))
             cause = node;
     }
-    return json_sprintf("%s (operator %u) must count the elements of the epoch in order, because it is not "
-                        "known beforehand how many elements %s before it passes on",
-                        chain_find_node(chain, at)->desc->name, at,
-                        cause ? cause->desc->name : "an operator");
+    return json_sprintf("%s (operator %u) must count the elements of the epoch in order, because the "
+                        "number of elements that the preceding %s passes on is not known beforehand",
+                        chain_find_node(chain, at)->desc->name, at, cause ? cause->desc->name : "operator");
 }
 
 static json_t *fused_groups_json(const unsigned *into, unsigned n)

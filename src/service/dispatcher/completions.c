@@ -114,10 +114,11 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
 {
     const Cachew__Report *r = c->report;
     if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the worker's message Completed has a stream id of %zu bytes (expected 16) and "
-                            "%s report of %zu keys (expected a report of at most %d)" CW_OTHER_VERSION,
-                            c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker sent a malformed message (Completed): a stream id of %zu bytes (expected 16), "
+            "%s report of %zu keys (expected a report of at most %d)" CW_OTHER_VERSION,
+            c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
     struct stream *s = cw_dp_stream_find(d, c->stream.data);
     struct span span;
     if (!s || !s->data) { /* the dispatcher has forgotten the stream */

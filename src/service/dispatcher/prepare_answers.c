@@ -150,13 +150,13 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
 {
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "the worker's message Prepared has no plan, no capacity, or more than %d files" CW_OTHER_VERSION,
-            DP_FILES);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the worker sent a malformed message (Prepared): no plan, no capacity, or more "
+                            "than %d files" CW_OTHER_VERSION,
+                            DP_FILES);
     if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0)
         return cw_error_set(err, CW_E_SERVICE,
-                            "the worker's message Prepared has a plan of %" PRIu64
+                            "the worker sent a malformed message (Prepared): a plan of %" PRIu64
                             " positions (expected at most 2^62), align %" PRIu64
                             " (expected at least 1)" CW_OTHER_VERSION,
                             p->plan->n_positions, p->plan->align);
@@ -249,9 +249,9 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
 {
     char hex[33];
     if (m->stream.len != 16 || !m->why)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "the worker's message StreamFailed needs a stream id of 16 bytes and a reason" CW_OTHER_VERSION);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the worker sent a malformed message (StreamFailed): its stream id does not have "
+                            "16 bytes, or it has no reason" CW_OTHER_VERSION);
     struct stream *s = cw_dp_stream_find(d, m->stream.data);
     struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
     if (!t || s->state == STREAM_DEAD ||

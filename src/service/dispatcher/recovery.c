@@ -43,7 +43,9 @@ static int restore_stream(struct cw_dispatcher *d, const uint8_t id[16], const C
         return r;
     if (s->pipeline->size == 0) {
         cw_dp_stream_free(d, s);
-        return cw_error_set(err, CW_E_STATE, "the journal does not have its pipeline");
+        return cw_error_set(
+            err, CW_E_STATE,
+            "the journal lacks the pipeline of this job, so the job can't be restored: start it again");
     }
     s->number = row->number;
     s->at_most_once = row->at_most_once;

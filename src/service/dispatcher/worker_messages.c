@@ -52,10 +52,11 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
 {
     const Cachew__Prepared *p = h->prepared;
     if (!p || p->stream.len != 16 || h->n_ranges > DP_HELD)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the worker's message Holdings has a stream id of %zu bytes (expected 16) and "
-                            "%zu ranges (expected at most %d)" CW_OTHER_VERSION,
-                            p ? p->stream.len : 0, h->n_ranges, DP_HELD);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the worker sent a malformed message (Holdings): a stream id of %zu bytes (expected 16), "
+            "%zu ranges (expected at most %d)" CW_OTHER_VERSION,
+            p ? p->stream.len : 0, h->n_ranges, DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
     if (!s || s->state == STREAM_PARKED) {
         cw_dp_prepare_forget(d, w, p->stream);
@@ -160,10 +161,10 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)
-            return cw_error_set(
-                err, CW_E_SERVICE,
-                "the worker's message Heartbeat has a stream id of %zu bytes, expected 16" CW_OTHER_VERSION,
-                x->stream.len);
+            return cw_error_set(err, CW_E_SERVICE,
+                                "the worker sent a malformed message (Heartbeat): a stream id of %zu bytes, "
+                                "expected 16" CW_OTHER_VERSION,
+                                x->stream.len);
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
         struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
         if (!t)

@@ -25,8 +25,8 @@ static int client_on_get(struct cw_client *c, uint64_t id, const Cachew__Get *m,
             CW_PEER_REQUESTS);
     if (!id || (!m->count && m->what != CACHEW__WHAT__WHAT_KEYS) || m->count > UINT64_MAX - m->first)
         return cw_error_set(err, CW_E_SERVICE,
-                            "the client's request (Get) needs an id and a valid range of batches or "
-                            "elements, not %llu of them from number %llu on" CW_OTHER_VERSION,
+                            "the client sent a malformed request (Get): no id, or %llu batches or elements "
+                            "from number %llu on, which is no valid range" CW_OTHER_VERSION,
                             (unsigned long long)m->count, (unsigned long long)m->first);
     if (!s)
         return cw_answers_send_not_here(c, id, m->epoch, m->begin, err);

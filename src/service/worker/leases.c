@@ -63,11 +63,13 @@ static int leases_check_request(const struct cw_leases *s, const struct cw_reque
     bool rows = cw_request_for_rows(r);
     if (s->kind != CW_RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES
                                     : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
-        return cw_error_set(
-            err, CW_E_SERVICE,
-            "the client's request (Get) of kind %d does not fit the pipeline, whose %s" CW_OTHER_VERSION,
-            (int)r->what,
-            s->kind == CW_RANGES_PLACED ? "rows are requested by key" : "batches are requested by number");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the client requested %s, but this pipeline gives %s" CW_OTHER_VERSION,
+                            rows                                    ? "elements"
+                            : r->what == CACHEW__WHAT__WHAT_BATCHES ? "whole batches"
+                                                                    : "keys of elements",
+                            s->kind == CW_RANGES_PLACED ? "elements by key, of which the client makes batches"
+                                                        : "whole batches");
     if (rows && r->key >= s->n_keys)
         return cw_error_set(
             err, CW_E_SERVICE,

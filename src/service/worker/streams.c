@@ -146,10 +146,11 @@ int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepar
 {
     const struct cw_stream *of;
     if (m->stream.len != sizeof(of->name) || m->fingerprint.len != sizeof(of->fingerprint))
-        return cw_error_set(err, CW_E_SERVICE,
-                            "the dispatcher's message Prepare has a stream id of %zu bytes and a fingerprint "
-                            "of %zu bytes: expected %zu bytes each" CW_OTHER_VERSION,
-                            m->stream.len, m->fingerprint.len, sizeof(of->name));
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "the dispatcher sent a malformed message (Prepare): a stream id of %zu bytes and a "
+            "pipeline fingerprint of %zu bytes, expected %zu bytes each" CW_OTHER_VERSION,
+            m->stream.len, m->fingerprint.len, sizeof(of->name));
     struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s && s->state == STREAM_FAILED) { /* the stream is prepared again */
         cw_streams_end(s);
