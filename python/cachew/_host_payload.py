@@ -4,6 +4,7 @@ import base64
 import mmap
 import pickle
 import struct
+from typing import Any
 
 MAGIC = b"CWPARTS1"
 """Begins the bytes of a pickle with parts: MAGIC, the number n of parts, n times (offset, size), and the
@@ -14,7 +15,7 @@ PLACE = "file:"
 """Begins a text that is the path of the bytes, instead of the bytes in base64, which has no colon."""
 
 
-def load(text):
+def load(text: str) -> Any:
     """The function of a payload. It may change arrays that lie in shared memory: each process has its own
     changes.
     """

@@ -129,7 +129,7 @@ class _Walk:
     def text(self, *parts: object) -> None:
         for part in parts:
             data = (
-                part if isinstance(part, (bytes, np.ndarray)) else str(part).encode("utf-8", "surrogatepass")
+                part if isinstance(part, (bytes, memoryview)) else str(part).encode("utf-8", "surrogatepass")
             )
             self.hash.update(len(data).to_bytes(8, "little"))
             self.hash.update(data)
@@ -200,7 +200,7 @@ class _Walk:
         elif isinstance(value, np.ndarray) and value.dtype != object:
             self.text("array", value.dtype.str, value.shape)
             data = np.ascontiguousarray(value).reshape(-1)
-            self.text(data.view(np.uint8) if data.nbytes else b"")
+            self.text(memoryview(data.view(np.uint8)) if data.nbytes else b"")
         elif isinstance(value, (np.generic, np.dtype)):
             self.text(type(value).__name__, repr(value))
         elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # logging does not change results

@@ -140,7 +140,7 @@ def test_arrays_that_are_written_to_while_they_are_kept(memory, tmp_path):
                     new |= bool(values(batch).max() != 1)
                     data[:] = 2
             except cachew.DataError as error:
-                assert '"x" was written to' in str(error)
+                assert 'has changed the array "x"' in str(error)
                 fails = True
         found = [
             values(b)
