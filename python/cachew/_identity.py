@@ -200,7 +200,7 @@ class _Walk:
         elif isinstance(value, np.ndarray) and value.dtype != object:
             self.text("array", value.dtype.str, value.shape)
             data = np.ascontiguousarray(value).reshape(-1)
-            self.text(memoryview(data.view(np.uint8)) if data.nbytes else b"")
+            self.text(data.view(np.uint8).data if data.nbytes else b"")
         elif isinstance(value, (np.generic, np.dtype)):
             self.text(type(value).__name__, repr(value))
         elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # logging does not change results
