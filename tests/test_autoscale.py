@@ -164,7 +164,7 @@ def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons):
     wait_for(lambda: not is_there(hung))
     wait_for(lambda: len(found := ready(dispatcher)) == 2 and hung not in [w["pid"] for w in found])
     silent = f"worker {workers[0]['name']}: the dispatcher has received nothing from this worker for 15 s"
-    assert f"{silent}; it is killed" in provisioner.err
+    assert f"{silent}; the worker is killed" in provisioner.err
 
 
 @pytest.mark.large

@@ -78,7 +78,7 @@ def test_ranges_that_their_workers_say_are_not_there(bench, workers, chain):
     for r in ranks:
         r.finish()
     bench.judge(chain, (2, None, ranks))
-    assert "they are leased again" in bench.cluster.dispatcher.said()
+    assert "the range is leased again" in bench.cluster.dispatcher.said()
 
 
 @pytest.mark.parametrize("env", [None, CUT])
