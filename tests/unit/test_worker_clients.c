@@ -514,7 +514,7 @@ static void asked_for_what_is_not_there(void **state)
     expect_refusal(send_get(&clients[0], 0, 0, 0, 0, 1), "this pipeline gives elements by key");
     expect_refusal(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 1, 0, 1), "key 1");
     expect_refusal(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 33), "33 elements");
-    expect_refusal(send_want(&clients[0], 0, 0, 0, (Cachew__What)9, 0, 0, 1), "kind 9");
+    expect_refusal(send_want(&clients[0], 0, 0, 0, (Cachew__What)9, 0, 0, 1), "an unknown kind of data");
     expect_refusal(send_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1),
                    "this pipeline gives whole batches");
     expect_refusal(send_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0),

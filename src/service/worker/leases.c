@@ -67,7 +67,8 @@ static int leases_check_request(const struct cw_leases *s, const struct cw_reque
                             "the client requested %s, but this pipeline gives %s" CW_OTHER_VERSION,
                             rows                                    ? "elements"
                             : r->what == CACHEW__WHAT__WHAT_BATCHES ? "whole batches"
-                                                                    : "keys of elements",
+                            : r->what == CACHEW__WHAT__WHAT_KEYS    ? "keys of elements"
+                                                                    : "an unknown kind of data",
                             s->kind == CW_RANGES_PLACED ? "elements by key, of which the client makes batches"
                                                         : "whole batches");
     if (rows && r->key >= s->n_keys)
