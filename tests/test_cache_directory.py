@@ -250,7 +250,7 @@ def test_removing_follows_no_links(kept, outside):
     before = content(outside)
     assert [s["set"] for s in cachew("cache", "ls", cache)[0]] == [the_set(cache).name]
     subprocess.run(words("cache", "pin", cache, "--all"), check=True)
-    assert "has no set" in cachew("cache", "rm", cache, "000", code=2)[0]["error"]["message"]
+    assert "has no cached set" in cachew("cache", "rm", cache, "000", code=2)[0]["error"]["message"]
     assert cachew("cache", "rm", cache, the_set(cache).name)[0]["removed"] == 1
     assert content(outside) == before
 

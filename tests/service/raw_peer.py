@@ -14,7 +14,8 @@ from make_data import field, varint  # noqa: E402
 
 HEADER = struct.Struct("<4sIQQQ")
 CLIENT, WORKER, ADMIN_CLIENT = 1, 2, 4
-HELLO, FAILURE, PING, DONE, COMPLETED, GET, QUERY = 8, 10, 11, 12, 35, 48, 64  # numbers in Envelope
+# numbers in Envelope
+HELLO, FAILURE, PING, DONE, COMPLETED, REVOKE, GET, QUERY = 8, 10, 11, 12, 35, 43, 48, 64
 
 
 def number(key, value):

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from raw_peer import COMPLETED, DONE, frames
+from raw_peer import COMPLETED, DONE, REVOKE, fields, frames
 from workbench import BATCH, FILTER, SHUFFLE, Bench, numbers, slow
 
 JOB = numbers(6000, slow(1000), FILTER, SHUFFLE, BATCH)  # of many ranges
@@ -59,13 +59,19 @@ class Calls:
 
 
 def messages(pieces):
-    """[(place, request, answer, kind)] of a connection: the place where the last byte of each was."""
+    """[(place, request, answer, kind, message)] of a connection: the place of the last byte of each."""
     found, stream = [], b""
     for place, data in pieces:
         before = len(frames(stream))
         stream += data
-        found += [(place, request, answer, kind) for request, answer, kind, _ in frames(stream)[before:]]
+        found += [(place, *said) for said in frames(stream)[before:]]
     return found
+
+
+def spans(message, field, begin, end):
+    """[(epoch, begin, end)] of what is in this field of a message; begin and end: numbers of fields."""
+    parts = [dict(fields(value)) for number, value in fields(message) if number == field]
+    return [(part.get(1, 0), part.get(begin, 0), part[end]) for part in parts]
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not there (package strace)")
@@ -100,16 +106,28 @@ def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
     finally:
         bench.cluster.close()
     calls = Calls(trace)
-    n = 0
+    n = n_synced = 0
     for fd, pieces in calls.received.items():
-        said = {request: place for place, request, _, kind in messages(pieces) if kind == COMPLETED}
-        for place, _, answer, kind in messages(calls.sent.get(fd, [])):
-            if kind == DONE and answer in said:
-                n += 1
-                assert any(said[answer] < begin and end < place for begin, end in calls.syncs), (
-                    fd,
-                    answer,
-                    said[answer],
-                    place,
-                )
-    assert n >= 5 and calls.syncs, (n, len(calls.syncs))
+        said = {
+            request: (place, *spans(message, 2, 5, 6))
+            for place, request, _, kind, message in messages(pieces)
+            if kind == COMPLETED
+        }
+        revoked = set()
+        for place, _, answer, kind, message in messages(calls.sent.get(fd, [])):
+            if kind == REVOKE:
+                revoked.update(spans(message, 3, 2, 3))
+            if kind != DONE or answer not in said:
+                continue
+            asked, span = said[answer]
+            n += 1
+            # A range is revoked once its rank has all of it: then nothing of it is written any more.
+            assert span in revoked or any(asked < begin and end < place for begin, end in calls.syncs), (
+                fd,
+                answer,
+                span,
+                asked,
+                place,
+            )
+            n_synced += span not in revoked
+    assert n >= 5 and n_synced >= 1, (n, n_synced, len(calls.syncs))
