@@ -51,6 +51,9 @@ class Functions:
 
     version: identifies the function in states and caches, instead of a hash of its code, closure and globals.
         Change it whenever the function's results change
+
+    concurrency: for a function that is `async def`: elements that a host process computes at the same time,
+        1 to 4096; None: found by measuring, at most 256
     """
 
     __slots__ = ()
@@ -70,11 +73,12 @@ class Functions:
         host_memory: int | str | None = None,
         deterministic: bool = True,
         version: str | None = None,
+        concurrency: int | None = None,
     ) -> Self:
         """The function may write to the arrays that it gets. Their memory is reused after the call: copy what
         you keep.
         """
-        call = _Call("map", function, timeout_s, host_memory, deterministic, version)
+        call = _Call("map", function, timeout_s, host_memory, deterministic, version, concurrency)
         return self._with_function(
             "map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
         )
@@ -87,13 +91,14 @@ class Functions:
         host_memory: int | str | None = None,
         deterministic: bool = True,
         version: str | None = None,
+        concurrency: int | None = None,
     ) -> Self:
         """where: a function, or an expression (`col("label") >= 0`, or its text). An expression runs in C and
         is far cheaper.
         """
         if not callable(where):
             return super().filter(where)  # type: ignore[misc,no-any-return]
-        call = _Call("filter", where, timeout_s, host_memory, deterministic, version)
+        call = _Call("filter", where, timeout_s, host_memory, deterministic, version, concurrency)
         return self._with_function("filter_function", call.attributes())
 
     def flat_map(
@@ -105,11 +110,12 @@ class Functions:
         host_memory: int | str | None = None,
         deterministic: bool = True,
         version: str | None = None,
+        concurrency: int | None = None,
     ) -> Self:
         """If `outputs` is not given, the first element for which the function returns at least one element
         determines the outputs.
         """
-        call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version)
+        call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version, concurrency)
         return self._with_function(
             "flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
         )
@@ -229,6 +235,7 @@ class _Call:
         host_memory: int | str | None,
         deterministic: bool,
         version: str | None,
+        concurrency: int | None = None,
     ) -> None:
         if not callable(function):
             raise TypeError(f"{op}() takes a function, not a {type(function).__name__}")
@@ -248,6 +255,15 @@ class _Call:
         self.host_memory = 0 if host_memory is None else byte_count("host_memory", host_memory)
         self.name = _name(function)
         self.rng = _takes_rng(function)
+        self.asynchronous = _is_async(function)
+        if concurrency is not None and not self.asynchronous:
+            raise PipelineError(
+                f"{op}: concurrency is {concurrency!r}, but {self.name} is not `async def`: leave it out "
+                f"(functions that wait are called by more threads), or write an `async def`"
+            )
+        if concurrency is not None and (not isinstance(concurrency, int) or not 0 < concurrency <= 4096):
+            raise PipelineError(f"{op}: concurrency is {concurrency!r}: expected 1 to 4096, or None")
+        self.concurrency = concurrency or 0
         self._identify()
 
     def _identify(self) -> None:
@@ -297,6 +313,7 @@ class _Call:
             "timeout_s": (self.timeout_s, 300),
             "host_memory": (self.host_memory, 0),
             "deterministic": (self.deterministic and function is None, True),
+            "concurrency": (self.concurrency, 0),
         }
         return {
             "function": {
@@ -306,6 +323,7 @@ class _Call:
                 **modules,
                 "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")],
                 "rng": self.rng,
+                **({"async": True} if self.asynchronous else {}),
             },
             **{name: value for name, (value, default) in effort.items() if value != default},
         }
@@ -352,6 +370,11 @@ def _captured(function: Any) -> str:
     sizes = {name: size for name, v in values.items() if isinstance(size := getattr(v, "nbytes", None), int)}
     largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
     return f" ({', '.join(f'{name}: {sizes[name] / 1e6:.0f} MB' for name in largest)})" if largest else ""
+
+
+def _is_async(function: Any) -> bool:
+    called = getattr(function, "__call__", None)
+    return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in (function, called))
 
 
 def _takes_rng(function: Any) -> bool:
@@ -433,29 +456,40 @@ class _First:
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def __call__(self, element: Element, **rng: Any) -> Element:
-        return {"types": _types_of(self.function(element, **rng))}
+    def __call__(self, element: Element, **rng: Any) -> Any:
+        result = self.function(element, **rng)
+        return self._later(element, result) if _is_async(self.function) else self._types(element, result)
+
+    async def _later(self, element: Element, result: Any) -> Element:
+        if hasattr(result, "__aiter__"):
+            return self._types(element, [value async for value in result])
+        return self._types(element, await result)
+
+    def _types(self, element: Element, result: Any) -> Element:
+        return {"types": _types_of(result)}
 
 
 class _FirstOfList(_First):  # flat_map
-    def __call__(self, element: Element, **rng: Any) -> Element:
-        values = self.function(element, **rng)
-        if values is None or hasattr(values, "keys"):
+    def _types(self, element: Element, result: Any) -> Element:
+        if result is None or hasattr(result, "keys"):
             raise TypeError(
-                f"returned a {type(values).__name__}, expected a list of dicts, or a generator of them"
+                f"returned a {type(result).__name__}, expected a list of dicts, or a generator of them"
             )
-        for value in values:
+        for value in result:
             return {"types": _types_of(value)}
         return {"types": "null"}
 
 
 class _FirstOfBatch(_First):  # map_batches
-    def __call__(self, element: Element, **rng: Any) -> Element:
+    def _types(self, element: Element, result: Any) -> Element:
         rows = len(next(iter(element.values())))
-        return {"types": [_types_of(self.function(element, **rng), rows)] * rows}
+        return {"types": [_types_of(result, rows)] * rows}
 
 
-class _FirstOfIterable(_First):  # iterable
+class _FirstOfIterable:
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
     def __call__(self, *_: Any, **__: Any) -> Any:
         for value in self.function():
             yield {"types": _types_of(value)}

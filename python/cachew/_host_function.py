@@ -22,6 +22,7 @@ END = object()  # marks the end of an iterable
 LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)  # results that have not run yet
 DIFFERENT = "gave two different results for one record; if that is intended, use deterministic=False"
 
+event_loop = None  # of async functions; made at the first call of one
 is_copy = False
 """Whether this process is a fork of a host: the user's function forked. It must end when the function returns
 in it, before it writes to the memory that it shares with the host.
@@ -132,7 +133,8 @@ class Function:
             self.function = load(spec["payload"])
         finally:
             loading = False
-        self.kind, self.rng = spec["kind"], spec["rng"]
+        self.kind, self.rng, self.asynchronous = spec["kind"], spec["rng"], spec["async"]
+        self.concurrency = spec["concurrency"]
         self.inputs = [Component(c) for c in spec["inputs"]]
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
@@ -185,6 +187,84 @@ class Function:
             return elements
         return [c.keep(v) for c, v in zip(self.outputs, self.values_of(result))]
 
+    def wait_for(self, coroutine):
+        """Runs a coroutine in the event loop of this process, which goes on between calls, so that the
+        function's connections and locks stay usable.
+        """
+        import asyncio  # only here: most functions don't need it
+
+        global event_loop
+        if event_loop is None:
+            event_loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(event_loop)
+        return event_loop.run_until_complete(coroutine)
+
+    async def later(self, result):
+        """The result of an async function, or the list of what an async generator gives."""
+        result = [e async for e in result] if hasattr(result, "__aiter__") else await result
+        if is_copy:
+            os._exit(0)
+        return result
+
+    async def computed(self, element, key, check):
+        """As `twice`, for an async function; without `check`, the function is called once."""
+        again = copied(element) if check else None
+        first = self.kept(await self.later(self.apply(element, key)))
+        return first, not check or same(first, self.kept(await self.later(self.apply(again, key))))
+
+    async def together(self, rows, progress):
+        """Computes rows at the same time, at most `concurrency` of them. Returns, for each of them, the
+        result and whether a second call gave the same; or the text of its exception.
+        """
+        import asyncio
+
+        results, first = [None] * len(rows), 0
+        turns = asyncio.Semaphore(self.concurrency) if self.concurrency else contextlib.nullcontext()
+
+        async def run(i, row):
+            nonlocal first
+            async with turns:
+                try:
+                    results[i] = await self.computed(*row)
+                except BaseException as error:  # SystemExit too fails only the record
+                    if is_copy:
+                        os._exit(0)
+                    results[i] = text_of(error)
+            while first < len(rows) and results[first] is not None:
+                first += 1
+            progress[PROGRESS] = first + 1
+
+        progress[PROGRESS] = 1
+        await asyncio.gather(*(run(i, row) for i, row in enumerate(rows)))
+        return results
+
+    def run_together(self, memory, words, progress, answer):
+        """Runs the rows of a request at the same time: of a map, flat_map or filter."""
+        n, flat, is_filter = words[0], self.kind == "flat_map", self.kind == "filter"
+        status, errors = bytearray(n), []
+        rows = None if is_filter else Rows(self, answer, None if flat else n)
+        counts = [] if flat else None
+        for i, result in enumerate(
+            self.wait_for(self.together(list(self.elements_of(memory, words)), progress))
+        ):
+            kept, equal = (None, True) if isinstance(result, str) else result
+            if isinstance(result, str):
+                status[i] = FAILED
+                errors.append([i, result])
+            elif is_filter and not kept:
+                status[i] = DROPPED
+            elif not equal:
+                status[i] = DIFFERS
+                errors.append([i, DIFFERENT])
+            if flat:
+                counts.append(len(kept or ()))
+            if flat or (rows and kept is not None):
+                for one in (kept or ()) if flat else (kept,):
+                    rows.add_kept(i, one)
+            elif rows:
+                rows.miss()
+        return answer.finish(n, status, errors) if is_filter else rows.finish(status, errors, counts)
+
     def twice(self, element, key, progress):
         """Calls the function twice: the first result, and whether the second one is equal."""
         again = copied(element)
@@ -200,6 +280,8 @@ class Function:
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
         progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
         answer = Answer(answer_memory, len(self.outputs))
+        if self.asynchronous and self.kind in ("map", "flat_map", "filter"):
+            return self.run_together(memory, words, progress, answer)
         run = {"iterate": self.pull, "map_batches": self.run_batch, "filter": self.run_filter}.get(
             self.kind, self.run_rows
         )
@@ -313,14 +395,18 @@ class Function:
         batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
         try:
             again = copied(batch) if n and memory.map[words[3]] else None
-            self.write_batch(answer, self.apply(batch, key), n)
-            if again is not None and not self.same_batch(answer, self.apply(again, key)):
+            self.write_batch(answer, self.apply_batch(batch, key), n)
+            if again is not None and not self.same_batch(answer, self.apply_batch(again, key)):
                 status[0] = DIFFERS
                 errors.append([0, DIFFERENT])
         except BaseException as error:
             errors, status = [[0, text_of(error)]], bytearray(n)
             answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)
         return answer.finish(n, status, errors)
+
+    def apply_batch(self, batch, key):
+        result = self.apply(batch, key)
+        return self.wait_for(self.later(result)) if self.asynchronous else result
 
     def write_batch(self, answer, result, n):
         for c, value in zip(self.outputs, self.values_of(result)):

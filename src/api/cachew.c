@@ -217,6 +217,7 @@ static int engine_iterator_options(const struct cachew_options *o, const struct 
         .world_size = o->world_size,
         .first_epoch = (uint64_t)o->first_epoch,
         .runner = {.threads = threads,
+                   .more_threads = o->threads == 0,
                    .memory = o->memory ? o->memory : cw_rank_share().memory,
                    .batches_are_users = true,
                    .optimize = o->optimize != 0},

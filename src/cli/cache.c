@@ -205,6 +205,7 @@ static int cache_warm(struct cache *x, struct cw_error *err)
         .epochs = 1,
         .world_size = 1,
         .runner = {.threads = (unsigned)x->common.threads,
+                   .more_threads = !x->common.threads_given,
                    .memory = x->common.memory,
                    .optimize = !x->common.no_optimize},
     };

@@ -178,6 +178,7 @@ static int run_open_local(struct run *x, const json_t *state, struct cw_error *e
         .world_size = (unsigned)x->ranks.world_size,
         .unordered = cli_ranks_unordered(&x->ranks),
         .runner = {.threads = (unsigned)x->common.threads,
+                   .more_threads = !x->common.threads_given,
                    .memory = x->common.memory,
                    .optimize = !x->common.no_optimize},
     };

@@ -16,7 +16,7 @@ int cw_account_new(struct cw_runner *r, struct cw_error *err)
                                      .n_ops = r->compiled->pipeline->n_ops,
                                      .values = sums.values,
                                      .n_values = sums.values ? cw_n_values(r->compiled) : 0};
-    for (unsigned i = 0; i < r->options.threads && status >= 0; i++)
+    for (unsigned i = 0; i < r->sched.n_threads && status >= 0; i++)
         status = cw_counts_init(&r->sched.threads[i].counts, r->compiled, r->options.detail, err);
     return status;
 }
@@ -73,15 +73,17 @@ void cw_account_add(struct cw_runner *r, struct compute_thread *t)
     struct cw_counts *c = &t->counts;
     if (!cw_counted())
         return;
+    for (size_t i = 0; i < p->n_ops; i++)
+        c->ops[i].ns = cw_width_share(r, c->ops[i].ns);
     sums_move(p->ops, c->ops, p->n_ops * sizeof(*c->ops)); /* call_ns is counted in the sums at once */
     if (p->n_values)
         sums_move(p->values, c->values, p->n_values * sizeof(*c->values));
-    p->plan_ns += c->plan_ns;
-    p->read_ns += c->read_ns;
+    p->plan_ns += cw_width_share(r, c->plan_ns);
+    p->read_ns += cw_width_share(r, c->read_ns);
     p->read_bytes += c->read_bytes;
-    p->emit_ns += c->emit_ns;
+    p->emit_ns += cw_width_share(r, c->emit_ns);
     p->emit_rows += c->emit_rows;
-    p->fetch_ns += c->fetch_ns;
+    p->fetch_ns += cw_width_share(r, c->fetch_ns);
     c->plan_ns = c->read_ns = c->read_bytes = c->emit_ns = c->emit_rows = c->fetch_ns = 0;
 }
 
@@ -102,8 +104,10 @@ void cw_account_idle(struct cw_runner *r)
 {
     uint64_t start = cw_now_ns();
     enum cw_idle reason = account_idle_reason(r);
+    cw_width_idle(r, true);
     pthread_cond_wait(&r->sched.work, &r->sched.mutex);
-    uint64_t ns = cw_now_ns() - start;
+    cw_width_idle(r, false);
+    uint64_t ns = cw_width_share(r, cw_now_ns() - start);
     r->profile.idle_ns += ns;
     r->profile.idle_for_ns[reason] += ns;
 }

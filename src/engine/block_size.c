@@ -3,6 +3,8 @@
  * cw_block_sizes_new. */
 #include "engine/block_size.h"
 
+#include <string.h>
+
 #include "base/thread.h"
 #include "engine/internal.h"
 
@@ -21,6 +23,13 @@
 #define HITS_LEAST 8
 /* A change of the number of rows by this factor is recorded. */
 #define RECORD_FACTOR 2
+
+/* Rows that are computed at the same time: at first, and the part of the budget that they may take. */
+#define TOGETHER_FIRST 8u
+#define TOGETHER_SHARE(memory) ((memory) / 16)
+/* The number of such rows is chosen anew after this many calls, which took this long. */
+#define TOGETHER_CALLS 4
+#define TOGETHER_NS UINT64_C(50000000)
 
 /* Returns the bytes of a row: of its columns of fixed size, and of its record. */
 static uint64_t block_row_bytes(const struct cw_sequence *s, unsigned leaf)
@@ -44,6 +53,15 @@ static bool program_calls_functions(const struct cw_program *g)
     return any;
 }
 
+/* Returns how many rows the functions of a program compute at the same time, at most; 0: none does. */
+static unsigned program_together(const struct cw_program *g)
+{
+    unsigned most = 0;
+    for (unsigned k = 0; k < g->n_ops; k++)
+        most = CW_MAX(most, g->ops[k]->together);
+    return most;
+}
+
 int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err)
 {
     unsigned n = r->compiled->n_programs;
@@ -52,10 +70,15 @@ int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err)
         return cw_error_nomem(err, 0, "the engine");
     for (unsigned i = 0; i < n; i++) {
         bool calls = program_calls_functions(&r->compiled->programs[i]);
-        uint64_t most = CW_MIN(
-            CW_MAX((calls ? CALL_BYTES : BLOCK_BYTES) / CW_MAX(block_row_bytes(r->sequence, i), 1), 1),
-            ROWS_MOST);
+        unsigned together = program_together(&r->compiled->programs[i]);
+        uint64_t bytes = together ? TOGETHER_SHARE(r->options.memory) / r->options.threads
+                         : calls  ? CALL_BYTES
+                                  : BLOCK_BYTES;
+        uint64_t most = CW_MIN(CW_MAX(bytes / CW_MAX(block_row_bytes(r->sequence, i), 1), 1),
+                               together ? together : ROWS_MOST);
         r->block_sizes[2 * i] = (struct block_size){.aim_ns = calls ? CALL_NS : BLOCK_NS, .most = most};
+        if (together)
+            r->block_sizes[2 * i].together = cw_concurrency_begin((unsigned)CW_MIN(most, TOGETHER_FIRST));
         r->block_sizes[2 * i + 1] = (struct block_size){.aim_ns = BLOCK_NS, .most = CW_MAX(most, HITS_LEAST)};
     }
     return 0;
@@ -69,7 +92,7 @@ static uint64_t block_size_by_time(const struct block_size *p)
 uint64_t cw_block_size(const struct cw_runner *r, unsigned leaf, bool hit)
 {
     const struct block_size *p = &r->block_sizes[2 * leaf + hit];
-    return CW_MIN(block_size_by_time(p), p->most);
+    return CW_MIN(p->together.n ? p->together.n : block_size_by_time(p), p->most);
 }
 
 /* Adds a tuning record, if the number of rows changed by RECORD_FACTOR or more. */
@@ -85,9 +108,12 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
         .of = r->compiled->programs[leaf].ops[0]->desc->name,
         .seen = {{"row_s", (double)rows->ns * 1e-9},
                  {"row_bytes", (double)block_row_bytes(r->sequence, leaf)}},
-        .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
+        .others = {{"time", (double)time},
+                   {rows->together.n ? "memory" : "core_cache", (double)rows->most},
+                   {rows->together.n ? "waiting" : NULL, rows->together.n}},
         .chosen = (double)now,
-        .why = time > rows->most ? "at most 4096 elements are computed together, and at most 256 KiB of data "
+        .why = rows->together.n ? rows->together.why
+               : time > rows->most ? "at most 4096 elements are computed together, and at most 256 KiB of data "
                                    "(4 MiB with Python functions)"
                : rows->aim_ns == CALL_NS
                    ? "computing this number of elements takes about 8 ms: long compared with the overhead of "
@@ -103,6 +129,31 @@ void cw_block_size_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t 
     uint64_t *mean = &r->block_sizes[2 * leaf + hit].ns;
     *mean = CW_MAX(*mean ? (*mean * 7 + ns) / 8 : ns, (uint64_t)1);
     block_size_record(r, leaf, hit);
+}
+
+void cw_block_size_called(struct cw_runner *r, const struct compute_thread *t, unsigned leaf, uint64_t n)
+{
+    struct block_size *p = &r->block_sizes[2 * leaf];
+    struct cw_host_calls all = cw_host_calls();
+    uint64_t ns = all.wall_ns[1] - t->calls.wall_ns[1];
+    if (!p->together.n || ns == 0)
+        return;
+    p->calls.n++;
+    p->calls.rows += n;
+    p->calls.wall_ns += ns;
+    p->calls.cpu_ns += all.cpu_ns[1] - t->calls.cpu_ns[1];
+    if (p->calls.n < TOGETHER_CALLS || p->calls.wall_ns < TOGETHER_NS)
+        return;
+    double call_s = (double)p->calls.wall_ns * 1e-9, cpu_s = (double)p->calls.cpu_ns * 1e-9;
+    const struct cw_calls_seen seen = {.seconds = call_s,
+                                       .elements = (double)p->calls.rows,
+                                       .call_s = call_s,
+                                       .call_cpu_s = cpu_s,
+                                       .cpu_share = cpu_s / call_s,
+                                       .short_of_memory = r->sched.starved || r->memory.low_rows};
+    if (cw_concurrency_step(&p->together, &seen, (unsigned)p->most))
+        block_size_record(r, leaf, false);
+    memset(&p->calls, 0, sizeof(p->calls));
 }
 
 uint64_t cw_block_size_most(const struct cw_runner *r)

@@ -76,7 +76,7 @@ struct piece *cw_carve_piece(struct cw_runner *r, struct cw_range **ret_range)
 /* Returns how many blocks may be in flight while nothing is read. */
 static unsigned carve_blocks_most(const struct cw_runner *r)
 {
-    return r->options.threads * BLOCKS_PER_THREAD;
+    return r->width.chosen.n * BLOCKS_PER_THREAD;
 }
 
 /* Returns whether no more blocks may be in flight now. While blocks are read, more are allowed, so that

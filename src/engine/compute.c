@@ -16,6 +16,7 @@
 #include "engine/internal.h"
 #include "engine/range_rows.h"
 #include "engine/slots.h"
+#include "engine/width.h"
 
 /* One block in 256 runs unfused, to measure how the time of fused operators divides. Unfused, a photograph
  * takes half as long again, so more such blocks would slow the run noticeably. The first sample comes early,
@@ -124,6 +125,7 @@ static enum block_fate block_run_stage(struct cw_runner *r, struct compute_threa
         uint64_t ns = cw_cost_now_ns() - x->started_ns;
         cw_block_size_timed(r, x->program->leaf, x->cache.hit,
                             (ns + (x->cache.hit ? b->cold_ns : 0)) / x->n_refs);
+        cw_block_size_called(r, t, x->program->leaf, x->n_refs);
         b->spent_ns += ns;
         cw_cache_stats_measured(r, b);
         cw_slots_settle(r, b);
@@ -204,6 +206,7 @@ static void block_run(struct cw_runner *r, struct compute_thread *t, struct bloc
 {
     block_advance(r, t, b);
     cw_account_add(r, t);
+    cw_width_note(r, t);
 }
 
 static void block_run_first(struct cw_runner *r, struct compute_thread *t, struct block *b)
@@ -411,7 +414,7 @@ static void *compute_main(void *arg)
     struct compute_thread *t = arg;
     struct cw_runner *r = t->r;
     CW_GUARD(&r->sched.mutex);
-    while (!r->sched.stop) {
+    while (!r->sched.stop && (unsigned)(t - r->sched.threads) < r->width.chosen.n) {
         if (compute_next(r, t))
             continue;
         /* a consumer that polls (options.notify) is told that all is idle: it may have to release a batch */
@@ -422,17 +425,41 @@ static void *compute_main(void *arg)
         }
         cw_account_idle(r);
     }
+    t->state = THREAD_ENDED;
+    pthread_cond_signal(&r->sched.work); /* a signal that it got may have been for another thread */
     return NULL;
+}
+
+static int compute_start_thread(struct cw_runner *r, struct compute_thread *t, struct cw_error *err)
+{
+    if (t->state == THREAD_RUNS)
+        return 0;
+    if (t->state == THREAD_ENDED)
+        pthread_join(t->id, NULL);
+    t->r = r;
+    t->calls = (struct cw_host_calls){0};
+    t->state = THREAD_RUNS;
+    int status = cw_thread_start(&t->id, compute_main, t, err);
+    if (status < 0)
+        t->state = THREAD_NONE;
+    return status;
+}
+
+void cw_compute_resize(struct cw_runner *r)
+{
+    struct cw_error err = {0};
+    for (unsigned i = 0; i < r->width.chosen.n; i++)
+        if (compute_start_thread(r, &r->sched.threads[i], &err) < 0)
+            break;
+    cw_sched_wake(r);
 }
 
 int cw_compute_start(struct cw_runner *r, struct cw_error *err)
 {
     int status = 0;
-    for (unsigned i = 0; i < r->options.threads && status >= 0; i++) {
-        r->sched.threads[i].r = r;
-        status = cw_thread_start(&r->sched.threads[i].id, compute_main, &r->sched.threads[i], err);
-        r->sched.n_threads += status >= 0;
-    }
+    CW_GUARD(&r->sched.mutex);
+    for (unsigned i = 0; i < r->options.threads && status >= 0; i++)
+        status = compute_start_thread(r, &r->sched.threads[i], err);
     return status;
 }
 
@@ -444,8 +471,8 @@ void cw_compute_stop(struct cw_runner *r)
         cw_sched_wake(r);
     }
     for (unsigned i = 0; i < r->sched.n_threads; i++)
-        pthread_join(r->sched.threads[i].id, NULL);
-    r->sched.n_threads = 0;
+        if (r->sched.threads[i].state != THREAD_NONE)
+            pthread_join(r->sched.threads[i].id, NULL);
     cw_reads_stop(r);
     cw_read_in_stop(r);
 }

@@ -15,6 +15,7 @@
 #include "engine/reads.h"
 #include "engine/runner.h"
 #include "engine/sched.h"
+#include "engine/width.h"
 
 struct cw_runner {
     /* immutable after cw_runner_new: */
@@ -30,6 +31,7 @@ struct cw_runner {
     /* [2 * leaf]: for blocks that are computed; [2 * leaf + 1]: for blocks read from the cache */
     struct block_size *block_sizes;
     struct cw_sched sched;
+    struct cw_width width;
     struct cw_memory memory;
     struct cw_reads reads;
     struct cw_read_in read_in;

@@ -31,15 +31,23 @@ static size_t memory_plan_bytes(const struct cw_runner *r)
     return cw_exec_plan_bytes(r->sequence, r->sequence->piece_size);
 }
 
-/* Sets how many batches may be under way with this memory, and adds a tuning record. */
-static void memory_set_assemblies(struct cw_runner *r, size_t memory)
+/* Returns how many batches threads need: those that compute, and more where threads wait. */
+static size_t memory_thread_batches(const struct cw_runner *r)
+{
+    size_t more = 2 * (size_t)(r->width.chosen.n - r->options.threads), size = r->compiled->batch_size;
+    /* a call takes a whole batch; otherwise several threads compute one */
+    return r->options.threads * 2 + 2 + (r->compiled->n_batch_ops ? more : CW_ALIGN_UP(more, size) / size);
+}
+
+void cw_memory_set_assemblies(struct cw_runner *r)
 {
     struct cw_memory *m = &r->memory;
+    size_t memory = m->budget.limit;
     bool buckets = r->compiled->keyed;
     size_t batch = memory_batch_bytes(r), slab = r->layout.slab_bytes;
     size_t by_memory = SLAB_SHARE(memory - memory_plan_bytes(r)) / batch,
            by_output = slab ? OUTPUT_MOST / cw_slab_charge(slab) : ASSEMBLIES_MOST,
-           by_threads = r->options.threads * 2 + 2, wanted = CW_MAX(by_output, by_threads);
+           by_threads = memory_thread_batches(r), wanted = CW_MAX(by_output, by_threads);
     unsigned before = m->max_assemblies;
     m->few_assemblies = by_memory < wanted;
     wanted = CW_MIN(wanted, by_memory);
@@ -83,7 +91,7 @@ int cw_memory_start(struct cw_runner *r, struct cw_error *err)
                  (unsigned long long)r->compiled->batch_size, batch, plan);
         return memory_too_small(r, cw_memory_estimate(r, &(struct cw_place){0}, least), what, err);
     }
-    memory_set_assemblies(r, memory);
+    cw_memory_set_assemblies(r);
     return 0;
 }
 
@@ -93,7 +101,7 @@ size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
     CW_GUARD(&r->sched.mutex);
     r->memory.given = given;
     atomic_store(&r->memory.budget.limit, memory);
-    memory_set_assemblies(r, memory);
+    cw_memory_set_assemblies(r);
     if (atomic_load(&r->memory.budget.used) > memory)
         cw_slab_trim(&r->memory.slabs);
     cw_memory_released(r); /* in case the limit is higher now */

@@ -43,6 +43,10 @@ struct cw_memory {
  * threads start. */
 int cw_memory_start(struct cw_runner *r, struct cw_error *err) _must_check_;
 
+/* Sets how many batches may be under way with the present memory and width (width.h), and adds a tuning
+ * record. */
+void cw_memory_set_assemblies(struct cw_runner *r);
+
 /* ---- batches ---- */
 
 /* Makes a batch for a range. 1: no further batch may be under way now. Other errors are about memory. */

@@ -66,7 +66,9 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     r->memory.given = o->memory;
     cw_budget_init(&r->memory.budget, o->memory);
     int status = cw_slab_pool_init(&r->memory.slabs, o->lends, &r->memory.budget, err);
-    r->sched.threads = calloc(o->threads, sizeof(*r->sched.threads));
+    r->sched.n_threads = o->more_threads ? CW_MAX(o->threads, CW_THREADS_MOST) : o->threads;
+    r->sched.threads = calloc(r->sched.n_threads, sizeof(*r->sched.threads));
+    cw_width_init(r);
     if (!r->sched.threads)
         status = cw_error_nomem(err, 0, "the engine");
     if (status >= 0)
@@ -116,7 +118,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
         cw_range_free(r, CW_POP(r->ranges));
     cw_epoch_ref_drop(r->epoch);
     cw_cache_stats_free(r);
-    for (unsigned i = 0; r->sched.threads && i < r->options.threads; i++)
+    for (unsigned i = 0; r->sched.threads && i < r->sched.n_threads; i++)
         cw_counts_deinit(&r->sched.threads[i].counts);
     free(r->sched.threads);
     free(r->block_sizes);

@@ -15,8 +15,11 @@
 
 struct cw_cache;
 
+#define CW_THREADS_MOST 64u /* of a runner whose functions wait */
+
 struct cw_runner_options {
     unsigned threads;
+    bool more_threads; /* more threads may run while functions wait; false: the number is exact */
     size_t memory; /* bytes for slabs, read buffers, scratch, and the orders of shuffles */
     /* what errors call the option that `memory` is a part of; NULL: "option memory" */
     const char *memory_name;

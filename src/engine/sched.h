@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "exec/account.h"
+#include "host/host.h"
 
 struct block;
 struct cw_range;
@@ -16,8 +17,11 @@ struct cw_runner;
 struct compute_thread {
     struct cw_runner *r;
     pthread_t id;
-    struct cw_counts counts; /* counts since the last block */
-    uint64_t n_run;          /* number of blocks that it ran */
+    enum { THREAD_NONE, THREAD_RUNS, THREAD_ENDED } state; /* ended: to be joined */
+    struct cw_counts counts;    /* counts since the last block */
+    uint64_t n_run;             /* number of blocks that it ran */
+    bool is_new;                /* it has run no block since the width changed (width.h) */
+    struct cw_host_calls calls; /* its calls of functions, as far as they are counted */
 };
 
 struct cw_sched {
@@ -39,8 +43,8 @@ struct cw_sched {
     _Atomic bool cancelled;   /* the same as `stop`, for long operations that do not hold the mutex */
     _Atomic unsigned n_calls; /* calls of operators on batches that the consumer finishes */
     struct cw_error fatal;    /* the error that ends the run; status 0: there is none */
-    struct compute_thread *threads; /* options.threads of them */
-    unsigned n_threads;             /* threads that were started */
+    struct compute_thread *threads; /* n_threads of them; those before the width run (width.h) */
+    unsigned n_threads;
 };
 
 /* The mutex is held in all of these, except in the two *_stopped. */

@@ -27,6 +27,7 @@ struct cw_host_function {
     const char *name;    /* for messages */
     const char *spec;    /* docs/hosts.md; compact JSON */
     uint64_t timeout_ns; /* for one record */
+    bool together;       /* runs its rows at the same time */
     /* resident bytes that a host may have; 0: half of the machine's memory, divided by the number of CPUs */
     uint64_t memory;
     int (*cancelled)(
@@ -72,7 +73,17 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
                  size_t *ret_size, struct cw_host_death *death, struct cw_error *err) _must_check_;
 /* Returns whether the host can be called again. */
 bool cw_host_alive(const struct cw_host *h);
-/* Makes the host idle again, or frees it if it is dead. Accepts NULL. */
+/* The calls that a thread has made so far: [1] of functions that run their rows at the same time, [0] of
+ * others. */
+struct cw_host_calls {
+    uint64_t wall_ns[2];
+    uint64_t cpu_ns[2]; /* CPU time of the hosts, all their threads, during these calls */
+};
+struct cw_host_calls cw_host_calls(void); /* of this thread */
+/* Returns how many hosts fit in half of this process's memory, judging by the largest host so far. */
+unsigned cw_host_most(void);
+/* Makes the host idle again, or frees it if it is dead. Ends one idle host that has not been used for a while
+ * if there are more of them than CPUs. Accepts NULL. */
 void cw_host_release(struct cw_host *h);
 /* Kills the host if it lives, waits for its end and frees it. Accepts NULL; returns NULL. */
 struct cw_host *cw_host_free(struct cw_host *h);

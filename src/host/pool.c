@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "base/thread.h"
 #include "host/process.h"
@@ -15,6 +16,7 @@
 #define ATTEMPTS 3
 #define ATTEMPTS_KILLED 10
 #define ATTEMPTS_HUNG 2 /* few, because each takes the whole time limit of a call */
+#define UNUSED_NS UINT64_C(30000000000)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by mutex: */
@@ -181,6 +183,18 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
     }
 }
 
+/* Takes the host that has been idle for longest out of the list, if it was not used for UNUSED_NS and there
+ * are more idle hosts than CPUs: more functions were waiting at a time before than now. NULL: none. Mutex
+ * held. */
+static struct cw_host *pool_take_unused(uint64_t now_ns)
+{
+    unsigned n = 1;
+    struct cw_host **last = &idle;
+    for (; (*last)->next; last = &(*last)->next)
+        n++;
+    return n > cw_cpu_budget() && now_ns - (*last)->idle_ns > UNUSED_NS ? CW_POP(*last) : NULL;
+}
+
 void cw_host_release(struct cw_host *h)
 {
     if (!h)
@@ -190,10 +204,15 @@ void cw_host_release(struct cw_host *h)
         return;
     }
     h->running = "idle";
-    CW_GUARD(&mutex);
-    pool_forget_after_fork();
-    h->next = idle;
-    idle = h;
+    h->idle_ns = cw_now_ns();
+    struct cw_host *old = NULL;
+    CW_WITH (&mutex) {
+        pool_forget_after_fork();
+        h->next = idle;
+        idle = h;
+        old = pool_take_unused(h->idle_ns);
+    }
+    cw_host_free(old);
 }
 
 void cw_host_shutdown(void)

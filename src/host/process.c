@@ -6,12 +6,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,6 +36,7 @@
 #define PROGRESS_WORD 15
 /* limit for a host to start and load a function, with its imports */
 #define LOAD_NS (UINT64_C(300) * 1000000000)
+#define HOSTS_MOST UINT64_C(65536)
 #define MAX_REPLY ((size_t)64 << 10) /* bytes of an ERROR's text, at most */
 /* bytes of output that are read before the next check of the host */
 #define OUTPUT_AT_ONCE ((size_t)64 << 10)
@@ -277,6 +280,21 @@ struct cw_host *cw_host_free(struct cw_host *h)
 }
 
 /* ---- calls ---- */
+
+static _Thread_local struct cw_host_calls calls;
+static _Atomic uint64_t largest; /* resident bytes of the largest host so far */
+
+struct cw_host_calls cw_host_calls(void)
+{
+    return calls;
+}
+
+unsigned cw_host_most(void)
+{
+    uint64_t bytes = atomic_load(&largest);
+    return bytes ? (unsigned)CW_MIN(CW_MAX(cw_rank_share().memory / bytes, (uint64_t)1), HOSTS_MOST)
+                 : (unsigned)HOSTS_MOST;
+}
 
 /* Returns resident bytes; 0: unknown. */
 static uint64_t host_resident(const struct cw_host *h)
@@ -540,13 +558,27 @@ static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death 
     return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
 }
 
+/* Returns the CPU time that the host has used; 0: unknown. */
+static uint64_t host_cpu_ns(const struct cw_host *h)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(h->pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret,
                  size_t *ret_size, struct cw_host_death *death, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
     struct watch w = {.h = h, .f = f, .death = death, .err = err};
     struct frame frame;
+    uint64_t start_ns = cw_now_ns(), start_cpu_ns = host_cpu_ns(h);
     int r = watch_ask(&w, FRAME_CALL, NULL, size, &frame, &text);
+    uint64_t cpu_ns = host_cpu_ns(h);
+    calls.wall_ns[f->together] += cw_now_ns() - start_ns;
+    calls.cpu_ns[f->together] += cpu_ns > start_cpu_ns ? cpu_ns - start_cpu_ns : 0;
     host_forward_output(h,
                         OUTPUT_AT_ONCE); /* the output of the call is passed on before its answer is used */
     if (r == 0 && text)
@@ -564,7 +596,13 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
         return r;
     *ret = h->out;
     *ret_size = frame.size;
-    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && host_resident(h) > host_memory_limit(h, f))
-        host_kill(h); /* it has too much memory: the answer is used, and the next call gets a new host */
+    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 || !h->looked) {
+        uint64_t resident = host_resident(h);
+        h->looked = true;
+        if (resident > atomic_load(&largest))
+            atomic_store(&largest, resident);
+        if (resident > host_memory_limit(h, f))
+            host_kill(h); /* it has too much memory: the answer is used, and the next call gets a new host */
+    }
     return 0;
 }

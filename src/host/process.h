@@ -22,8 +22,9 @@ struct cw_host {
     int in_fd, out_fd;         /* shared memory: requests, answers */
     uint8_t *in, *out;
     size_t in_size, out_size;
-    bool dead;
+    bool dead, looked; /* looked: its memory was measured */
     uint64_t n_calls;
+    uint64_t idle_ns; /* since when it is idle */
     /* limit of resident bytes if the function has none; computed once, because that takes many system calls
      */
     uint64_t share;

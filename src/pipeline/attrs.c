@@ -54,7 +54,7 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         [CW_ATTR_OBJECT] = "an object",
         [CW_ATTR_CHAINS] = "a list of chains",
         [CW_ATTR_FUNCTION] = ("a function: an object of name, identity and payload (strings), and possibly "
-                              "modules, path and rng"),
+                              "modules, path, rng and async"),
     };
     size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
     if (a->scalar_too)
@@ -111,8 +111,9 @@ static bool attr_function_ok(const json_t *v)
     for (size_t i = 0; ok && i < CW_COUNT_OF(strings); i++)
         ok = json_string_length(json_object_get(v, strings[i])) > 0;
     json_object_foreach((json_t *)v, key, field) ok &= strcmp(key, "path") == 0  ? json_is_array(field)
-                                                       : strcmp(key, "rng") == 0 ? json_is_boolean(field)
-                                                                                 : json_is_string(field);
+                                                       : strcmp(key, "rng") == 0 || strcmp(key, "async") == 0
+                                                           ? json_is_boolean(field)
+                                                           : json_is_string(field);
     return ok;
 }
 

@@ -206,6 +206,9 @@ struct cw_op {
     unsigned index;      /* into block->keys and the profile */
     /* it runs, because one of its outputs is live, or because it filters or has an effect */
     bool live;
+    /* at most so many rows of a block are computed at the same time, because they wait; 0: one after the
+     * other. Set by bind */
+    unsigned together;
     unsigned n_in, n_out;
     struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
     void *state;

@@ -17,7 +17,7 @@ static int filter_function_run(const struct cw_op *op, struct cw_block *b, struc
     return cw_function_run(op, b, filter_row, NULL, err);
 }
 
-static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, {0}};
+static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_CONCURRENCY, {0}};
 
 const struct cw_op_desc cw_op_filter_function = {
     .name = "filter_function",

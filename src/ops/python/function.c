@@ -9,6 +9,11 @@
 #include "base/hash.h"
 #include "pipeline/pipeline.h"
 
+/* Elements of an async function that are computed at the same time, at most, if the number is found. */
+#define TOGETHER_MOST 256u
+/* If the number is given, the elements of a call, as a multiple of it. */
+#define CALL_AS_MANY 4u
+
 /* ---- binding ---- */
 
 /* The kind of call in the spec that a host gets, by the kind of operator. */
@@ -118,9 +123,10 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
         json_array_append_new(list, function_component_json(name, &op->out[n_out++].type));
     }
     json_auto_t *spec = json_pack(
-        "{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[op->desc->kind], "name", f->name,
+        "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name", f->name,
         "payload", json_object_get(function, "payload"), "modules", modules ? modules : json_null(), "path",
-        path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
+        path ? path : json_null(), "rng", f->rng, "async", f->async, "concurrency",
+        (int)(op->together ? cw_attr_int(op, "concurrency") : 0), "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     if (!f->host.spec)
         return cw_error_nomem(err, 0, "a function");
@@ -138,8 +144,15 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*f), "a function");
     f->name = json_string_value(json_object_get(function, "name"));
     f->rng = json_is_true(json_object_get(function, "rng"));
+    f->async = json_is_true(json_object_get(function, "async"));
+    if (f->async && op->desc->kind != CW_OP_BATCH_MAP && op->desc->kind != CW_OP_SOURCE) {
+        unsigned given = (unsigned)cw_attr_int(op, "concurrency");
+        /* with a number given, calls are longer, so that the number is reached most of the time */
+        op->together = given ? CALL_AS_MANY * given : TOGETHER_MOST;
+    }
     f->deterministic = cw_attr_bool(op, "deterministic");
     f->host = (struct cw_host_function){.name = f->name,
+                                        .together = op->together > 0,
                                         .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
                                         .memory = (uint64_t)cw_attr_int(op, "host_memory"),
                                         .pipeline = cw_bind_pipeline(b)->functions,
@@ -367,6 +380,14 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
         int r = cw_function_call(&x->call, &x->process, &death, err);
         if (r <= 0)
             return r;
+        if (x->op->together && n > 1) { /* any of the rows may be the reason */
+            r = function_run_rows(x, rows, n / 2, err);
+            rows += n / 2;
+            n -= n / 2;
+            if (r < 0)
+                return r;
+            continue;
+        }
         /* The answer is written at the end of a call, so the rows before the one at which the host died are
          * computed again. */
         size_t at = death.progress < n ? death.progress : 0;

@@ -16,7 +16,7 @@ struct cw_function {
     struct cw_exchange_column *in; /* the inputs, in byte order of their names; owned by the op */
     unsigned n_in;
     const char *name; /* of the function, for messages */
-    bool rng, deterministic;
+    bool rng, deterministic, async;
 };
 
 /* The attributes that all these operators have; the operator's own attributes and a {0} follow them. effort:
@@ -47,6 +47,16 @@ struct cw_function {
          .def = "true", \
          .doc = "false: the function's results differ on purpose; nothing after it is cached, and no " \
                 "element is computed twice to check it"}
+/* for operators that call a function for each element */
+#define CW_FUNCTION_CONCURRENCY \
+    {.name = "concurrency", \
+     .kind = CW_ATTR_INT, \
+     .def = "0", \
+     .min = 0, \
+     .max = 4096, \
+     .effort = true, \
+     .doc = "for a function that is `async def`: number of elements that a host process computes at the " \
+            "same time; 0: found by measuring, at most 256"}
 #define CW_FUNCTION_OUTPUTS \
     {.name = "outputs", \
      .kind = CW_ATTR_OBJECT, \

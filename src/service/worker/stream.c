@@ -140,6 +140,7 @@ static int stream_open(struct cw_stream *s, struct cw_error *err)
     if (r < 0)
         return r;
     struct cw_runner_options o = {.threads = s->options->threads,
+                                  .more_threads = true,
                                   .memory = cw_leases_runner_memory(leases->memory),
                                   .memory_name = "--memory",
                                   .memory_whole = s->options->memory,
