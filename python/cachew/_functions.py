@@ -373,8 +373,9 @@ def _captured(function: Any) -> str:
 
 
 def _is_async(function: Any) -> bool:
-    called = getattr(function, "__call__", None)
-    return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in (function, called))
+    # of an object that can be called, its method is the function
+    candidates = (function, type(function).__call__)
+    return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in candidates)
 
 
 def _takes_rng(function: Any) -> bool:

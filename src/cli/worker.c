@@ -134,7 +134,8 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         {"pool", CLI_TEXT, &x->o.pool, "NAME",
          "belong to the pool NAME of a provisioner, which starts and ends this worker (default: no pool)"},
         {"threads", CLI_SMALL, &x->o.threads, "N",
-         "run N compute threads for each pipeline, and more while Python functions wait (default: one for each "
+         "run N compute threads for each pipeline, and more while Python functions wait (default: one for "
+         "each "
          "CPU that this process may use)",
          .min = 1, .max = 1024},
         {"memory", CLI_BYTES, &x->o.memory, "BYTES",

@@ -113,8 +113,9 @@ static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
                    {rows->together.n ? "waiting" : NULL, rows->together.n}},
         .chosen = (double)now,
         .why = rows->together.n ? rows->together.why
-               : time > rows->most ? "at most 4096 elements are computed together, and at most 256 KiB of data "
-                                   "(4 MiB with Python functions)"
+               : time > rows->most
+                   ? "at most 4096 elements are computed together, and at most 256 KiB of data "
+                     "(4 MiB with Python functions)"
                : rows->aim_ns == CALL_NS
                    ? "computing this number of elements takes about 8 ms: long compared with the overhead of "
                      "calling Python, short compared with a batch"

@@ -14,6 +14,7 @@ struct block_size {
     uint64_t recorded;     /* rows of a block in the last tuning record */
     /* if a function computes rows at the same time, the number of rows; together.least 0: none does */
     struct cw_concurrency together;
+
     /* its calls since that number was chosen */
     struct {
         uint64_t n, rows, wall_ns, cpu_ns;

@@ -20,7 +20,7 @@ struct cw_cache;
 struct cw_runner_options {
     unsigned threads;
     bool more_threads; /* more threads may run while functions wait; false: the number is exact */
-    size_t memory; /* bytes for slabs, read buffers, scratch, and the orders of shuffles */
+    size_t memory;     /* bytes for slabs, read buffers, scratch, and the orders of shuffles */
     /* what errors call the option that `memory` is a part of; NULL: "option memory" */
     const char *memory_name;
     size_t memory_whole; /* bytes of that option; 0: `memory` is all of the option's memory */

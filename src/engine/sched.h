@@ -17,9 +17,10 @@ struct cw_runner;
 struct compute_thread {
     struct cw_runner *r;
     pthread_t id;
+
     enum { THREAD_NONE, THREAD_RUNS, THREAD_ENDED } state; /* ended: to be joined */
-    struct cw_counts counts;    /* counts since the last block */
-    uint64_t n_run;             /* number of blocks that it ran */
+    struct cw_counts counts;                               /* counts since the last block */
+    uint64_t n_run;                                        /* number of blocks that it ran */
     bool is_new;                /* it has run no block since the width changed (width.h) */
     struct cw_host_calls calls; /* its calls of functions, as far as they are counted */
 };

@@ -91,8 +91,8 @@ static void width_choose(struct cw_runner *r)
                          r->options.threads +
                      (double)w->calls.cpu_ns * 1e-9 / seconds / r->options.threads,
         .idle_share = idle_s / (n * seconds),
-        .short_of_memory =
-            r->sched.starved || r->memory.consumer_short || r->memory.plan_short || r->memory.low_rows,
+        .short_of_memory = r->sched.starved || r->memory.consumer_short || r->memory.plan_short ||
+                           r->memory.low_rows,
     };
     if (cw_concurrency_step(&w->chosen, &seen, CW_MIN(cw_host_most(), CW_THREADS_MOST))) {
         width_record(r, &seen);

@@ -16,6 +16,7 @@ struct cw_width {
     uint64_t idle_ns, idle_at_ns;
     /* what was counted when the present measurement began: */
     uint64_t began_ns, began_idle_ns, began_positions;
+
     struct {
         uint64_t wall_ns, cpu_ns;
     } calls; /* since then */

@@ -73,6 +73,7 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
                  size_t *ret_size, struct cw_host_death *death, struct cw_error *err) _must_check_;
 /* Returns whether the host can be called again. */
 bool cw_host_alive(const struct cw_host *h);
+
 /* The calls that a thread has made so far: [1] of functions that run their rows at the same time, [0] of
  * others. */
 struct cw_host_calls {

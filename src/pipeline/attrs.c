@@ -110,7 +110,7 @@ static bool attr_function_ok(const json_t *v)
     bool ok = json_is_object(v);
     for (size_t i = 0; ok && i < CW_COUNT_OF(strings); i++)
         ok = json_string_length(json_object_get(v, strings[i])) > 0;
-    json_object_foreach((json_t *)v, key, field) ok &= strcmp(key, "path") == 0  ? json_is_array(field)
+    json_object_foreach((json_t *)v, key, field) ok &= strcmp(key, "path") == 0 ? json_is_array(field)
                                                        : strcmp(key, "rng") == 0 || strcmp(key, "async") == 0
                                                            ? json_is_boolean(field)
                                                            : json_is_string(field);

@@ -89,7 +89,8 @@ static int flat_map_run(const struct cw_op *op, struct cw_block *b, struct cw_er
     return r;
 }
 
-static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_CONCURRENCY, CW_FUNCTION_OUTPUTS, {0}};
+static const struct cw_attr_def attrs[] = {
+    CW_FUNCTION_ATTRS, CW_FUNCTION_CONCURRENCY, CW_FUNCTION_OUTPUTS, {0}};
 
 const struct cw_op_desc cw_op_flat_map = {
     .name = "flat_map",

@@ -123,9 +123,9 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
         json_array_append_new(list, function_component_json(name, &op->out[n_out++].type));
     }
     json_auto_t *spec = json_pack(
-        "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name", f->name,
-        "payload", json_object_get(function, "payload"), "modules", modules ? modules : json_null(), "path",
-        path ? path : json_null(), "rng", f->rng, "async", f->async, "concurrency",
+        "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name",
+        f->name, "payload", json_object_get(function, "payload"), "modules", modules ? modules : json_null(),
+        "path", path ? path : json_null(), "rng", f->rng, "async", f->async, "concurrency",
         (int)(op->together ? cw_attr_int(op, "concurrency") : 0), "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     if (!f->host.spec)
@@ -380,7 +380,7 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
         int r = cw_function_call(&x->call, &x->process, &death, err);
         if (r <= 0)
             return r;
-        if (x->op->together && n > 1) { /* any of the rows may be the reason */
+        if (x->op->together && n > 1 && !death.hung) { /* any of the rows may be the reason */
             r = function_run_rows(x, rows, n / 2, err);
             rows += n / 2;
             n -= n / 2;

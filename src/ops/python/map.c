@@ -40,7 +40,8 @@ static int map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *
     return cw_function_run(op, b, map_row, NULL, err);
 }
 
-static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_CONCURRENCY, CW_FUNCTION_OUTPUTS, {0}};
+static const struct cw_attr_def attrs[] = {
+    CW_FUNCTION_ATTRS, CW_FUNCTION_CONCURRENCY, CW_FUNCTION_OUTPUTS, {0}};
 
 const struct cw_op_desc cw_op_map = {
     .name = "map",
