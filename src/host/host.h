@@ -81,6 +81,8 @@ struct cw_host_calls {
     uint64_t cpu_ns[2]; /* CPU time of the hosts, all their threads, during these calls */
 };
 struct cw_host_calls cw_host_calls(void); /* of this thread */
+/* Returns the CPU time of all hosts of this process so far. During a call it is counted about every 50 ms. */
+uint64_t cw_host_cpu_ns(void);
 /* Returns how many hosts fit in half of this process's memory, judging by the largest host so far. */
 unsigned cw_host_most(void);
 /* Makes the host idle again, or frees it if it is dead. Ends one idle host that has not been used for a while

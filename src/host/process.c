@@ -282,7 +282,13 @@ struct cw_host *cw_host_free(struct cw_host *h)
 /* ---- calls ---- */
 
 static _Thread_local struct cw_host_calls calls;
-static _Atomic uint64_t largest; /* resident bytes of the largest host so far */
+static _Atomic uint64_t largest;    /* resident bytes of the largest host so far */
+static _Atomic uint64_t all_cpu_ns; /* CPU time of all hosts */
+
+uint64_t cw_host_cpu_ns(void)
+{
+    return atomic_load(&all_cpu_ns);
+}
 
 struct cw_host_calls cw_host_calls(void)
 {
@@ -365,6 +371,20 @@ struct watch {
     uint64_t since, looked, at;
 };
 
+/* Counts the host's CPU time until now, in all_cpu_ns, too. */
+static void host_count_cpu(struct cw_host *h)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(h->pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return; /* it has ended */
+    uint64_t ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    if (ns > h->cpu_ns) {
+        atomic_fetch_add(&all_cpu_ns, ns - h->cpu_ns);
+        h->cpu_ns = ns;
+    }
+}
+
 /* Checks time, memory and cancellation of the wait. 1: the host was killed; CW_E_INTERRUPTED: cancelled. */
 static int watch_look(struct watch *w)
 {
@@ -378,6 +398,7 @@ static int watch_look(struct watch *w)
     }
     if (now - w->looked < (uint64_t)SLICE_MS * 1000000)
         return 0;
+    host_count_cpu(h);
     uint64_t resident = host_resident(h), at = host_progress(h), limit = host_memory_limit(h, f);
     w->looked = now;
     if (at != w->at) {
@@ -558,27 +579,18 @@ static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death 
     return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
 }
 
-/* Returns the CPU time that the host has used; 0: unknown. */
-static uint64_t host_cpu_ns(const struct cw_host *h)
-{
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid(h->pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret,
                  size_t *ret_size, struct cw_host_death *death, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
     struct watch w = {.h = h, .f = f, .death = death, .err = err};
     struct frame frame;
-    uint64_t start_ns = cw_now_ns(), start_cpu_ns = host_cpu_ns(h);
+    host_count_cpu(h);
+    uint64_t start_ns = cw_now_ns(), start_cpu_ns = h->cpu_ns;
     int r = watch_ask(&w, FRAME_CALL, NULL, size, &frame, &text);
-    uint64_t cpu_ns = host_cpu_ns(h);
+    host_count_cpu(h);
     calls.wall_ns[f->together] += cw_now_ns() - start_ns;
-    calls.cpu_ns[f->together] += cpu_ns > start_cpu_ns ? cpu_ns - start_cpu_ns : 0;
+    calls.cpu_ns[f->together] += h->cpu_ns - start_cpu_ns;
     host_forward_output(h,
                         OUTPUT_AT_ONCE); /* the output of the call is passed on before its answer is used */
     if (r == 0 && text)

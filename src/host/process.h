@@ -24,6 +24,7 @@ struct cw_host {
     size_t in_size, out_size;
     bool dead, looked; /* looked: its memory was measured */
     uint64_t n_calls;
+    uint64_t cpu_ns;  /* CPU time, as far as it is counted in cw_host_cpu_ns */
     uint64_t idle_ns; /* since when it is idle */
     /* limit of resident bytes if the function has none; computed once, because that takes many system calls
      */

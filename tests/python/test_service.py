@@ -8,6 +8,8 @@ import random
 import re
 import signal
 import socket
+import subprocess
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -387,6 +389,24 @@ def test_a_worker_is_killed(own_service):
     got += values(next(it) for _ in range(100))
     os.kill(own_service.ready["workers"][1]["pid"], signal.SIGKILL)
     assert got + values(it) == whole
+
+
+def test_the_cpu_time_of_functions_is_their_workers(own_service, command):
+    def computes(element):
+        ends = time.process_time() + 0.02
+        while time.process_time() < ends:
+            pass
+        return {"value": element["value"]}
+
+    for _ in Dataset.range(100).map(computes).batch(10).distribute(own_service.address, timeout_s=HANG_S):
+        pass
+
+    def cpu_s():
+        words = [command, "workers", "--service", own_service.address, "--json"]
+        out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        return sum(worker["cpu_s"] for worker in json.loads(out))
+
+    wait_for(lambda: cpu_s() >= 2)  # it comes with the next heartbeat
 
 
 @pytest.mark.large

@@ -116,7 +116,7 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
     cw_metrics_list(
         &m, (const struct cw_metric_row[]){
                 {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
-                 "CPU time of the process, user and system; without host processes of Python functions."},
+                 "CPU time, user and system, of the process and its host processes of Python functions."},
                 {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
                  "Compute threads of each stream."},
                 {0},

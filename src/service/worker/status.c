@@ -3,9 +3,10 @@
 #include "service/worker/status.h"
 
 #include <stdio.h>
-#include <sys/resource.h>
 
+#include "base/machine.h"
 #include "base/thread.h"
+#include "host/host.h"
 #include "service/worker/worker_impl.h"
 
 void cw_status_update(struct cw_worker *w)
@@ -36,8 +37,5 @@ void cw_status_update(struct cw_worker *w)
 
 uint64_t cw_status_cpu_ns(void)
 {
-    struct rusage usage = {0};
-    getrusage(RUSAGE_SELF, &usage);
-    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
-           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+    return (uint64_t)(cw_cpu_s(false) * 1e9) + cw_host_cpu_ns();
 }

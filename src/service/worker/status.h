@@ -7,5 +7,5 @@ struct cw_worker;
 
 /* Updates w->status, and wakes the threads that wait for the status to change. */
 void cw_status_update(struct cw_worker *w);
-/* Returns the CPU time of this process so far, user and system, in ns. */
+/* Returns the CPU time of this process and its host processes so far, user and system, in ns. */
 uint64_t cw_status_cpu_ns(void);
