@@ -7,6 +7,8 @@ components, or None; `outputs(types)` says what it gives.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import random
 from dataclasses import dataclass
 
@@ -38,6 +40,11 @@ def pick(rng: random.Random, names: list[str]) -> str | None:
     return rng.choice(names) if names else None
 
 
+def later(function):
+    """The same as an `async def` function."""
+    return (LaterDrawn if "rng" in inspect.signature(function).parameters else Later)(function)
+
+
 class OfComponent:
     """Functions with one component that they look at and a number that says how."""
 
@@ -51,6 +58,26 @@ class OfComponent:
     def of(cls, rng: random.Random, types: Types):
         component = pick(rng, cls.applies(types))
         return component and cls(component, rng.randint(2, 7))
+
+
+class Later:
+    """An `async def` function that gives what another function gives, some of it a moment later."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def outputs(self, types: Types) -> Types:
+        return self.function.outputs(types)
+
+    async def __call__(self, element):
+        await asyncio.sleep(len(element) % 2 * 0.001)
+        return self.function(element)
+
+
+class LaterDrawn(Later):
+    async def __call__(self, element, rng):
+        await asyncio.sleep(0)
+        return self.function(element, rng=rng)
 
 
 # ---- map ----

@@ -4,6 +4,7 @@ that the pipeline carries for the hosts.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import pickle
 
@@ -21,8 +22,16 @@ except ImportError:  # then functions get its bits
 Types = dict[str, Type]
 
 
-def function_of(attrs: dict):
+def written_function(attrs: dict):
     return pickle.loads(base64.b64decode(attrs["function"]["payload"]))
+
+
+def function_of(attrs: dict):
+    """The function, to be called here: an `async def` function as one that is not."""
+    function = written_function(attrs)
+    if not attrs["function"].get("async"):
+        return function
+    return lambda *args, **rng: asyncio.run(function(*args, **rng))
 
 
 def generator(attrs: dict, draw: Draw) -> dict:

@@ -13,7 +13,7 @@ import numpy as np
 from deadlines import HANG_S
 
 from .generate import Case
-from .hosted import function_of
+from .hosted import written_function
 
 STATE_BYTES = 1024
 
@@ -41,7 +41,7 @@ def by_methods(chain: list[dict]):
             given["inputs"] = [by_methods(c) for c in written["inputs"]]
         if "function" in given:
             given["version"] = given["function"]["identity"]  # what it would be without, it may be with
-            function = function_of({"function": given.pop("function")})
+            function = written_function({"function": given.pop("function")})
             given[{"filter_function": "where", "iterable": "factory"}.get(name, "function")] = function
         if name == "assign":
             given = given["set"]

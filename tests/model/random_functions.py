@@ -20,8 +20,19 @@ def attributes(rng: random.Random, kind: str, function, outputs: Types | None) -
 
     timeout_s = rng.choice([300, 300, 600])
     memory = rng.choice([None, None, "2G"])
+    version = rng.choice([None, None, "1"])
+    operator = kind.removesuffix("_function")
+    own = random.Random(rng.random())  # one draw, so that what follows does not depend on these choices
+    asynchronous = kind != "iterable" and own.random() < 0.25
+    concurrency = own.choice([None, 1, 3, 300]) if asynchronous and kind != "map_batches" else None
     given = _Call(
-        kind.removesuffix("_function"), function, timeout_s, memory, True, rng.choice([None, None, "1"])
+        operator,
+        functions.later(function) if asynchronous else function,
+        timeout_s,
+        memory,
+        True,
+        version,
+        concurrency,
     ).attributes()
     if outputs is not None:
         given["outputs"] = {
