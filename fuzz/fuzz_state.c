@@ -27,7 +27,7 @@ static void open_pipelines(void)
     struct cw_error err;
     for (size_t i = 0; i < N_TEXTS; i++)
         if (cw_local_parse(&pipelines[i], texts[i], strlen(texts[i]), "/", &err) < 0 ||
-            cw_local_open(&pipelines[i], "/nonexistent", 1, &err) < 0)
+            cw_local_open(&pipelines[i], "/nonexistent", 1, 0, &err) < 0)
             abort();
 }
 

@@ -13,6 +13,7 @@ DIR/example, DIR/index, DIR/jsonl, DIR/tar. As a module: record, example, write,
 """
 
 import argparse
+import bz2
 import gzip
 import io
 import os

@@ -18,7 +18,8 @@ TOOLS = ("sh", "awk", "cat", "cut", "date", "env", "find", "grep", "head", "past
 # What all of the releases have under the same name.
 EVERYWHERE = """gcc libc6-dev bash make meson ninja-build pkg-config python3 libjansson-dev
     libxxhash-dev zlib1g-dev libjpeg-dev libwebp-dev libuv1-dev libprotobuf-c-dev
-    protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev mate-backgrounds
+    protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev
+    liblzma-dev libbz2-dev mate-backgrounds
     ukui-wallpapers libcmocka-dev clang python3-venv ca-certificates openssl strace iproute2
     nftables llvm g++ groff-base python3-dev gcovr libpng-dev""".split()
 

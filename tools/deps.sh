@@ -37,6 +37,8 @@ build|SQLite 3.34|library sqlite3 3.34|libsqlite3-dev
 build|OpenSSL 1.1.1|library openssl 1.1.1|libssl-dev
 build|libmicrohttpd 0.9.72|library libmicrohttpd 0.9.72|libmicrohttpd-dev
 build|zstd 1.4|library libzstd 1.4|libzstd-dev
+build|xz 5.2|library liblzma 5.2|liblzma-dev
+build|bzip2|header bzlib.h|libbz2-dev
 demo|12 photographs below /usr/share/backgrounds|photographs 12|mate-backgrounds
 demo?|more photographs|photographs 30|ukui-wallpapers
 demo?|more photographs|photographs 30|lomiri-wallpapers-16.04

@@ -92,6 +92,11 @@ static int option_check_first_epoch(int64_t first, uint64_t epochs, struct cw_er
     return option_check("first_epoch", first, false, expected, err);
 }
 
+static size_t option_memory(const struct cachew_options *o)
+{
+    return o->memory ? o->memory : cw_rank_share().memory;
+}
+
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                 unsigned *ret_threads, struct cw_error *err)
 {
@@ -99,12 +104,12 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
     if (!o->threads)
         cw_tuning_threads(l, *ret_threads);
     if (!o->memory)
-        cw_tuning_memory(l, cw_rank_share().memory);
+        cw_tuning_memory(l, option_memory(o));
     int r = cw_api_compile(p, l, err);
     if (r < 0)
         return r;
     l->interrupt = o->interrupt;
-    return cw_local_open(l, o->index_dir, *ret_threads, err);
+    return cw_local_open(l, o->index_dir, *ret_threads, option_memory(o), err);
 }
 
 static int option_transport(const char *name, enum cw_transport *ret, struct cw_error *err)
@@ -218,7 +223,7 @@ static int engine_iterator_options(const struct cachew_options *o, const struct 
         .first_epoch = (uint64_t)o->first_epoch,
         .runner = {.threads = threads,
                    .more_threads = o->threads == 0,
-                   .memory = o->memory ? o->memory : cw_rank_share().memory,
+                   .memory = option_memory(o),
                    .batches_are_users = true,
                    .optimize = o->optimize != 0},
     };

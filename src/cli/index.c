@@ -51,9 +51,7 @@ static void index_print_report(const struct cw_index_report *p, const char *inde
 
 static int index_main(int argc, char **argv, struct cw_error *err)
 {
-    static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {
-                                                                                    "tfrecord", "text",
-                                                                                    "jsonl", "tar", NULL};
+    static const char *const formats[] = {"tfrecord", "text", "jsonl", "tar", NULL};
     struct cw_source_files files = {0};
     struct cw_index index = {0};
     const char *index_dir = NULL, *compression = "auto", *format = "tfrecord";
@@ -66,9 +64,9 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         {"format", CLI_TEXT, &format, "F",
          "index files of this format: tfrecord (default), text, jsonl or tar", .choices = formats},
         {"compression", CLI_TEXT, &compression, "C",
-         "read files of this compression: auto (default: detect it), none, gzip or zlib; must be the same as "
-         "in the pipeline",
-         .choices = codecs},
+         "read files of this compression: auto (default: detect it), none, gzip, zlib, zstd, bzip2 or xz; "
+         "must be the same as in the pipeline",
+         .choices = cw_codec_names},
         {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, even those that are valid"},
         {"threads", CLI_COUNT, &threads, "N",
          "read N files at a time (default: one for each CPU that this process may use)", .min = 1, .max = 64},
@@ -86,6 +84,7 @@ static int index_main(int argc, char **argv, struct cw_error *err)
         .write_sidecar = sidecar,
         .rebuild = rebuild,
         .threads = (int)threads,
+        .memory = cw_rank_share().memory,
     };
     if (r == 0 && !sidecar && !o.index_dir)
         r = cw_error_set(err, CW_E_OPTION,

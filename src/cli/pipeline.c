@@ -39,7 +39,7 @@ int cli_pipeline_load(struct cli_pipeline *c, struct cw_error *err)
 
 int cli_pipeline_open(struct cli_pipeline *c, struct cw_error *err)
 {
-    return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, err);
+    return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, c->memory, err);
 }
 
 void cli_pipeline_deinit(struct cli_pipeline *c)

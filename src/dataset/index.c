@@ -72,9 +72,10 @@ static bool index_load(const char *index_path, const struct cw_stat *st, const s
     return true;
 }
 
-/* Gets the segment of one file from an index file (*ret_reused is true), or by reading the file. */
+/* Gets the segment of one file from an index file (*ret_reused is true), or by reading the file, which may
+ * take `memory` bytes to decompress (0: no limit). */
 static int index_open_segment(const char *path, size_t prefix, const struct cw_index_options *o,
-                              struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
+                              size_t memory, struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
 {
     static const char *const kinds[] = {"tfrecord", "lines", "tar"};
     struct cw_stat st;
@@ -107,6 +108,7 @@ static int index_open_segment(const char *path, size_t prefix, const struct cw_i
         .relative_path = relative,
         .file = st,
         .codec = o->codec,
+        .memory = memory,
         .cancelled = o->cancelled,
         .cancel_arg = o->cancel_arg,
     };
@@ -128,6 +130,8 @@ struct opening {
     const struct cw_index_options *options;
     struct cw_segment *segments;
     atomic_size_t next, reused;
+    size_t n_threads;
+    pthread_mutex_t large; /* held while a file is read that takes more memory than a thread's share */
     struct cw_file_threads threads;
 };
 
@@ -155,6 +159,21 @@ void cw_file_threads_fail(struct cw_file_threads *t, size_t i, int status, const
     t->status = status;
 }
 
+/* The files that are read at a time share a quarter of the memory budget. A file that takes more than its
+ * share is read again with half of the budget, one such file at a time. */
+static int index_open_file(struct opening *o, size_t i, bool *ret_reused, struct cw_error *err)
+{
+    size_t memory = o->options->memory, share = memory ? CW_MAX(memory / 4 / o->n_threads, (size_t)1) : 0;
+    int r = index_open_segment(o->paths[i], o->prefixes[i], o->options, share, &o->segments[i], ret_reused,
+                               err);
+    if (r != CW_E_BUDGET)
+        return r;
+    *err = (struct cw_error){0};
+    CW_GUARD(&o->large);
+    return index_open_segment(o->paths[i], o->prefixes[i], o->options, memory / 2, &o->segments[i],
+                              ret_reused, err);
+}
+
 static void *index_open_files(void *arg)
 {
     struct opening *o = arg;
@@ -164,7 +183,7 @@ static void *index_open_files(void *arg)
             return NULL;
         struct cw_error error = {0};
         bool reused = false;
-        int r = index_open_segment(o->paths[i], o->prefixes[i], o->options, &o->segments[i], &reused, &error);
+        int r = index_open_file(o, i, &reused, &error);
         if (r == 0)
             atomic_fetch_add(&o->reused, reused);
         else
@@ -181,7 +200,10 @@ int cw_index_open(char *const *paths, const size_t *prefixes, size_t n,
     if (!x.segments)
         return cw_error_nomem(err, n * sizeof(*x.segments), "an index");
     o.segments = x.segments;
-    cw_file_threads_run(&o.threads, CW_MIN(n, (size_t)CW_MAX(options->threads, 1)), index_open_files, &o);
+    o.n_threads = CW_MIN(CW_MAX(n, (size_t)1), (size_t)CW_MAX(options->threads, 1));
+    pthread_mutex_init(&o.large, NULL);
+    cw_file_threads_run(&o.threads, o.n_threads, index_open_files, &o);
+    pthread_mutex_destroy(&o.large);
     if (o.threads.status < 0) {
         if (err)
             *err = o.threads.error;

@@ -8,7 +8,7 @@
 #include "formats/tfrecord.h"
 
 #define MAGIC 0x317865646e497743u /* "CwIndex1" */
-#define VERSION 2
+#define VERSION 3
 
 enum cw_index_kind cw_index_kind_of(enum cw_record_format format)
 {
@@ -148,7 +148,7 @@ static bool segment_restarts_fit(const struct cw_segment *s, uint64_t windows, u
     for (uint64_t i = 0; i < s->n_restarts; i++) {
         const struct cw_restart *r = &s->restarts[i];
         if (r->out > s->stream_size || r->in > s->file.size || r->bits > 7 || (r->bits && r->in == 0) ||
-            (i && r->out <= s->restarts[i - 1].out) || r->window_size > CW_INFLATE_WINDOW ||
+            (i && r->out <= s->restarts[i - 1].out) || r->window_size > CW_RESTART_WINDOW ||
             r->window < windows || r->window > windows + windows_size ||
             r->window_size > windows + windows_size - r->window)
             return false;
@@ -173,9 +173,9 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
     if (size < sizeof(struct cw_index_header) + sizeof(b) || !segment_find_format(base, size, &s.format))
         return -1;
     memcpy(&b, base + sizeof(struct cw_index_header), sizeof(b));
-    if (b.codec < CW_CODEC_PLAIN || b.codec > CW_CODEC_ZLIB || b.path_size == 0 ||
-        b.stream_size > INT64_MAX || b.file_size > INT64_MAX ||
-        (b.codec == CW_CODEC_PLAIN && (b.stream_size != b.file_size || b.n_restarts != 0)))
+    if (b.codec < CW_CODEC_PLAIN || b.codec >= CW_CODECS || b.path_size == 0 || b.stream_size > INT64_MAX ||
+        b.file_size > INT64_MAX || b.memory > SIZE_MAX / 2 ||
+        (b.codec == CW_CODEC_PLAIN && (b.stream_size != b.file_size || b.n_restarts != 0 || b.memory != 0)))
         return -1;
     const uint8_t *at = base + sizeof(struct cw_index_header) + sizeof(b), *end = base + size;
     s = (struct cw_segment){
@@ -184,6 +184,7 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
         .file = {.size = b.file_size, .mtime_ns = b.mtime_ns, .ctime_ns = b.ctime_ns},
         .codec = (enum cw_codec)b.codec,
         .stream_size = b.stream_size,
+        .memory = b.memory,
         .n_records = b.n_records,
         .n_chunks = b.n_chunks,
         .n_restarts = b.n_restarts,

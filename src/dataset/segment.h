@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/macro.h"
-#include "formats/inflate.h"
+#include "formats/decompress.h"
 #include "formats/walk.h"
 #include "storage/file.h"
 
@@ -32,6 +32,7 @@ struct cw_segment {
     struct cw_stat file;  /* the file's status when it was indexed */
     enum cw_codec codec;  /* never CW_CODEC_AUTO */
     uint64_t stream_size; /* plain: the file size */
+    uint64_t memory;      /* bytes that decompression allocates at most; plain: 0 */
     uint64_t data_bytes;  /* sum of lengths */
     uint64_t n_records, n_chunks, n_restarts;
     const uint64_t *offsets;           /* in the stream; TFRecord: of the record's length field */
@@ -68,11 +69,13 @@ struct cw_segment_input {
     struct cw_stat file;      /* expected status: if the file differs, that is an error */
     struct cw_file *opened;   /* a handle of the file; NULL: path is opened */
     enum cw_codec codec;      /* CW_CODEC_AUTO: found from the content */
+    size_t memory;            /* bytes that decompression may allocate; 0: no limit */
     int (*cancelled)(void *); /* true: stop; may be NULL */
     void *cancel_arg;
 };
 
-/* Reads a file and makes its segment, which the caller deinits. */
+/* Reads a file and makes its segment, which the caller deinits. CW_E_BUDGET: decompression takes more than
+ * in->memory. */
 int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret,
                      struct cw_error *err) _must_check_;
 /* A cw_file_same: makes the segment of a file again and compares it byte for byte with segment i. index: an
@@ -83,7 +86,7 @@ int cw_segment_same(const void *index, size_t i, struct cw_file *file, bool *ret
 struct cw_segment_body { /* on disk, after struct cw_index_header */
     uint64_t file_size;
     int64_t mtime_ns, ctime_ns;
-    uint64_t file_key, codec, stream_size, n_records, n_chunks, n_restarts;
+    uint64_t file_key, codec, stream_size, memory, n_records, n_chunks, n_restarts;
     uint64_t windows_size, path_size; /* path_size counts the NUL */
 };
 
@@ -91,9 +94,9 @@ struct cw_segment_body { /* on disk, after struct cw_index_header */
  * *ret borrows base. To let cw_segment_deinit free base, the caller sets ret->mapped to say how. */
 int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret) _must_check_;
 
-/* Reads n records of a file, whose numbers ascend: the span (cw_segment_span) of records[i] into into[i].
- * Allocates at most CW_SEGMENT_READ_BYTES during the call. */
-#define CW_SEGMENT_READ_BYTES (CW_INFLATE_BYTES + ((size_t)32 << 10))
+/* Returns the bytes that cw_segment_read allocates at most during a call. */
+size_t cw_segment_read_bytes(const struct cw_segment *s);
+/* Reads n records of a file, whose numbers ascend: the span (cw_segment_span) of records[i] into into[i]. */
 int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,
                     uint8_t *const *into, struct cw_error *err) _must_check_;
 

@@ -13,7 +13,7 @@
 #include "storage/file.h"
 
 /* A record that begins a chunk gets a restart point only if it begins at least this many bytes of the stream
- * after the last restart point. A restart point takes a window of 32 KiB; with small chunks (of tiny
+ * after the last restart point. A restart point takes a window of up to 32 KiB; with small chunks (of tiny
  * records), the windows could be larger than the data. */
 #define RESTART_SPACING ((uint64_t)512 << 10)
 #define BUFFER_BYTES ((size_t)256 << 10)
@@ -26,10 +26,10 @@ struct restarts { /* the restart points so far */
     size_t n, capacity, windows_size, windows_capacity;
 };
 
-struct place { /* a place between two deflate blocks, which may become a restart point */
+struct place { /* a place at which decompression can begin, which may become a restart point */
     bool there;
     struct cw_restart restart;
-    uint8_t window[CW_INFLATE_WINDOW];
+    uint8_t window[CW_RESTART_WINDOW];
 };
 
 struct building {
@@ -40,6 +40,7 @@ struct building {
         struct cw_tar_walk tar;
     } walk;
     struct restarts restarts;
+    size_t memory;                       /* bytes that decompression has allocated at most */
     size_t n_seen;                       /* records of the walk's list that were assigned to chunks */
     uint64_t chunk_bytes, chunk_records; /* size of the last chunk, to which records may still be added */
     /* before: the last place before the record that is being read; latest: the last place of all. When a
@@ -54,7 +55,7 @@ static int build_restart_append(struct restarts *l, const struct cw_restart *r, 
                                 struct cw_error *err)
 {
     if (CW_ARRAY_ROOM(l->points, l->capacity, l->n + 1, "restart points", err) < 0 ||
-        CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_INFLATE_WINDOW, "restart points",
+        CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_RESTART_WINDOW, "restart points",
                       err) < 0)
         return CW_E_MEMORY;
     memcpy(l->windows + l->windows_size, window, r->window_size);
@@ -103,12 +104,13 @@ static int build_see_records(struct building *b, struct cw_error *err)
     return r;
 }
 
-/* Reads and walks the next piece of the stream: up to the next place between two blocks, or a full buffer. */
-static int build_inflate_piece(struct building *b, struct cw_inflate *z, struct cw_error *err)
+/* Reads and walks the next piece of the stream: up to the next place where decompression can begin, or a full
+ * buffer. */
+static int build_decompress_piece(struct building *b, struct cw_decompress *z, struct cw_error *err)
 {
-    uint64_t at = cw_inflate_position(z);
+    uint64_t at = cw_decompress_position(z);
     size_t n;
-    int r = cw_inflate_read(z, b->buffer, BUFFER_BYTES, true, &n, err);
+    int r = cw_decompress_read(z, b->buffer, BUFFER_BYTES, true, &n, err);
     if (r == 0)
         r = cw_walk_feed(&b->walk.base, at, b->buffer, n, err);
     if (r == 0)
@@ -119,26 +121,27 @@ static int build_inflate_piece(struct building *b, struct cw_inflate *z, struct 
         build_promote_place(b);
     /* With tiny blocks, only one place in 32 KiB is recorded, because recording a place copies its window. */
     const struct place *newest = b->latest->there ? b->latest : b->before;
-    if ((!newest->there || cw_inflate_position(z) - newest->restart.out >= CW_INFLATE_WINDOW) &&
-        cw_inflate_restart(z, &b->latest->restart, b->latest->window))
+    if ((!newest->there || cw_decompress_position(z) - newest->restart.out >= CW_RESTART_WINDOW) &&
+        cw_decompress_restart(z, &b->latest->restart, b->latest->window))
         b->latest->there = true;
     return 0;
 }
 
-static int build_inflate_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file,
-                              enum cw_codec codec, struct cw_error *err)
+static int build_decompress_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file,
+                                 enum cw_codec codec, struct cw_error *err)
 {
-    struct cw_inflate *z;
-    int r = cw_inflate_open(file, codec, NULL, NULL, &z, err);
+    struct cw_decompress *z;
+    int r = cw_decompress_open(file, codec, in->memory, NULL, NULL, &z, err);
     if (r < 0)
         return r;
-    for (unsigned pieces = 0; r == 0 && !cw_inflate_ended(z); pieces++) {
-        r = build_inflate_piece(b, z, err);
+    for (unsigned pieces = 0; r == 0 && !cw_decompress_ended(z); pieces++) {
+        r = build_decompress_piece(b, z, err);
         if (r == 0 && pieces % 16 == 0 && in->cancelled && in->cancelled(in->cancel_arg))
             r = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     }
-    b->walk.base.stream_size = cw_inflate_position(z);
-    cw_inflate_free(z);
+    b->walk.base.stream_size = cw_decompress_position(z);
+    b->memory = cw_decompress_memory(z);
+    cw_decompress_free(z);
     if (r == 0)
         r = cw_walk_end(&b->walk.base, b->walk.base.stream_size, err);
     return r < 0 ? r : build_see_records(b, err);
@@ -151,7 +154,7 @@ static int build_inflate_file(struct building *b, const struct cw_segment_input 
 static int build_choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
                               struct cw_error *err)
 {
-    uint8_t head[CW_TFRECORD_HEADER];
+    uint8_t head[CW_MAX(CW_TFRECORD_HEADER, CW_CODEC_HEAD)];
     size_t n = (size_t)CW_MIN(in->file.size, (uint64_t)sizeof(head));
     *ret = in->codec;
     if (in->codec != CW_CODEC_AUTO)
@@ -191,6 +194,7 @@ static int build_assemble(struct building *b, const struct cw_segment_input *in,
         .ctime_ns = in->file.ctime_ns,
         .codec = (uint64_t)codec,
         .stream_size = b->walk.base.stream_size,
+        .memory = b->memory,
         .n_records = l->n,
         .n_restarts = b->restarts.n,
         .windows_size = b->restarts.windows_size,
@@ -271,7 +275,7 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
         b->walk.base.stream_size = in->file.size;
         r = cw_walk_scan(&b->walk.base, file, in->cancelled, in->cancel_arg, err);
     } else if (r == 0) {
-        r = build_inflate_file(b, in, file, codec, err);
+        r = build_decompress_file(b, in, file, codec, err);
     }
     if (file && r != CW_E_INTERRUPTED)
         r = cw_file_verdict(file, r, err);
@@ -296,6 +300,7 @@ int cw_segment_same(const void *index, size_t i, struct cw_file *file, bool *ret
         .file = was->file,
         .opened = file,
         .codec = was->codec,
+        .memory = was->memory,
     };
     int r = cw_segment_build(&in, &now, err);
     if (r < 0)

@@ -26,19 +26,21 @@ static const struct cw_restart *segment_restart_before(const struct cw_segment *
 /* Moves the stream *z to position `target`: from its current position, or from a restart point if that is
  * nearer. */
 static int segment_seek(const struct cw_segment *s, struct cw_file *file, uint64_t target,
-                        struct cw_inflate **z, uint8_t *skip, struct cw_error *err)
+                        struct cw_decompress **z, uint8_t *skip, struct cw_error *err)
 {
     const struct cw_restart *from = segment_restart_before(s, target);
-    uint64_t at = *z ? cw_inflate_position(*z) : 0;
+    uint64_t at = *z ? cw_decompress_position(*z) : 0;
     if (!*z || at > target || (from && from->out > at)) {
-        *z = cw_inflate_free(*z);
-        int r = cw_inflate_open(file, s->codec, from, from ? s->base + from->window : NULL, z, err);
+        *z = cw_decompress_free(*z);
+        int r = cw_decompress_open(file, s->codec, s->memory, from, from ? s->base + from->window : NULL, z,
+                                   err);
         if (r < 0)
             return r;
     }
-    while ((at = cw_inflate_position(*z)) < target) {
+    while ((at = cw_decompress_position(*z)) < target) {
         size_t n;
-        int r = cw_inflate_read(*z, skip, (size_t)CW_MIN(target - at, (uint64_t)SKIP_BYTES), false, &n, err);
+        int r = cw_decompress_read(*z, skip, (size_t)CW_MIN(target - at, (uint64_t)SKIP_BYTES), false, &n,
+                                   err);
         if (r == 0 && n == 0)
             r = segment_changed(file, err);
         if (r < 0)
@@ -52,6 +54,11 @@ static int read_plain(struct cw_file *file, struct cw_span span, uint8_t *into, 
     return cw_file_read(file, span.offset, into, span.size, false, err);
 }
 
+size_t cw_segment_read_bytes(const struct cw_segment *s)
+{
+    return s->codec == CW_CODEC_PLAIN ? 0 : s->memory + SKIP_BYTES;
+}
+
 int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,
                     uint8_t *const *into, struct cw_error *err)
 {
@@ -61,7 +68,7 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
             r = read_plain(file, cw_segment_span(s, records[i]), into[i], err);
         return cw_file_verdict(file, r, err);
     }
-    struct cw_inflate *z = NULL;
+    struct cw_decompress *z = NULL;
     uint8_t *skip = malloc(SKIP_BYTES);
     if (!skip)
         return cw_error_nomem(err, SKIP_BYTES, "decompression");
@@ -70,11 +77,13 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
         size_t got = 0;
         r = segment_seek(s, file, span.offset, &z, skip, err);
         if (r == 0 && span.size > 0)
-            r = cw_inflate_read(z, into[i], span.size, false, &got, err);
+            r = cw_decompress_read(z, into[i], span.size, false, &got, err);
         if (r == 0 && got < span.size)
             r = segment_changed(file, err);
     }
-    cw_inflate_free(z);
+    cw_decompress_free(z);
     free(skip);
+    if (r == CW_E_BUDGET) /* the data take more memory than the index says */
+        r = segment_changed(file, err);
     return cw_file_verdict(file, r, err);
 }

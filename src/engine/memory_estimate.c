@@ -105,8 +105,9 @@ static int trial_plan(struct trial *t, struct sample *s, struct cw_error *err)
     int status = cw_exec_plan_refs(&t->plan, q, &t->epoch, err);
     if (status >= 0 && q->needs_load) {
         size_t before = atomic_load(&t->budget.used);
+        atomic_store(&t->budget.peak, before);
         status = cw_exec_plan_load(&t->plan, &t->epoch, err);
-        s->raw = (status == CW_E_BUDGET ? atomic_load(&t->budget.wanted) : atomic_load(&t->budget.used)) -
+        s->raw = (status == CW_E_BUDGET ? atomic_load(&t->budget.wanted) : atomic_load(&t->budget.peak)) -
                  before;
     }
     return status;

@@ -178,7 +178,7 @@ static int trial_run(struct trial *t, const struct cw_local *l, const struct cw_
     t->local.n_data_roots = l->n_data_roots;
     t->local.interrupt = l->interrupt;
     if (r >= 0)
-        r = cw_local_open(&t->local, o->index_dir, t->mo.threads, err);
+        r = cw_local_open(&t->local, o->index_dir, t->mo.threads, t->mo.memory, err);
     if (r >= 0 && t->cached)
         r = trial_open_cache(t, o, err);
     if (r >= 0 && t->cached)

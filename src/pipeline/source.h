@@ -16,7 +16,8 @@ struct cw_source_env {
     /* files outside these directories are refused; none: all files are allowed */
     const char *const *data_roots;
     size_t n_data_roots;
-    int threads; /* threads that build an index, >= 1 */
+    int threads;   /* threads that build an index, >= 1 */
+    size_t memory; /* the memory budget in bytes, which these threads keep to; 0: no limit */
     int (*cancelled)(void *);
     void *cancel_arg;
 };
@@ -77,8 +78,8 @@ struct cw_source_ops {
     void (*ids)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
     /* Sets *ret to where a record's bytes lie. NULL: rows are computed (range) or come from `load`. */
     int (*locate)(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err);
-    /* For records whose bytes are not an extent of a file (gzip; several records that make one): fetches into
-     * raw[i] what `produce` needs of rows[i]. */
+    /* For records whose bytes are not an extent of a file (compressed; several records that make one):
+     * fetches into raw[i] what `produce` needs of rows[i]. */
     int (*load)(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
                 struct cw_error *err);
     /* Streams: gives *ret_n elements; 0: there are no more. May take long; stops soon when cancelled. */

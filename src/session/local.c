@@ -170,7 +170,8 @@ static int local_interrupted(void *arg)
     return *flag;
 }
 
-int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err)
+int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, size_t memory,
+                  struct cw_error *err)
 {
     _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
     struct cw_source_env env = {
@@ -179,6 +180,7 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
         .data_roots = l->data_roots,
         .n_data_roots = l->n_data_roots,
         .threads = (int)threads,
+        .memory = memory,
         .cancelled = l->interrupt ? local_interrupted : NULL,
         .cancel_arg = (void *)(uintptr_t)l->interrupt,
     };

@@ -48,8 +48,9 @@ int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char
 /* As cw_local_parse, from JSON, to which l->root gets a reference. */
 int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir,
                      struct cw_error *err) _must_check_;
-/* Opens the sources, and makes their indexes where these are missing. index_dir NULL: cw_index_dir(). */
-int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads,
+/* Opens the sources, and makes their indexes where these are missing. index_dir NULL: cw_index_dir(). memory:
+ * the budget in bytes, half of which indexing may take. */
+int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, size_t memory,
                   struct cw_error *err) _must_check_;
 /* Makes the iterator over the opened sequence. Makes l->autocache, too, if the runner is adaptive. */
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state,

@@ -200,7 +200,7 @@ static int whole_run(const json_t *root, unsigned threads, unsigned world, bool 
     if (r >= 0)
         r = cw_compile(l.pipeline, &l.compiled, err);
     if (r >= 0)
-        r = cw_local_open(&l, temp_path("index"), 1, err);
+        r = cw_local_open(&l, temp_path("index"), 1, 0, err);
     if (r >= 0)
         r = cw_iterator_new(l.sequence, &o, NULL, &l.iterator, err);
     while (r >= 0 && (r = cw_iterator_next(l.iterator, UINT64_C(900000000000), &b, err)) == 0) {

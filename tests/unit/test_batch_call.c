@@ -155,7 +155,7 @@ static void load(const char *chain)
     gate.fails = false;
     err = (struct cw_error){0};
     if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 ||
-        cw_local_open(&local, temp_dir, 1, &err) < 0)
+        cw_local_open(&local, temp_dir, 1, 0, &err) < 0)
         fail_msg("%s", err.message);
 }
 

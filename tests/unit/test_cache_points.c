@@ -125,7 +125,7 @@ static void take_all(struct cw_local *l, struct ran *ret)
 static void open_pipeline(struct cw_local *l, const char *text)
 {
     struct cw_error err = {0};
-    if (cw_local_parse(l, text, strlen(text), "/", &err) < 0 || cw_local_open(l, dir, 2, &err) < 0)
+    if (cw_local_parse(l, text, strlen(text), "/", &err) < 0 || cw_local_open(l, dir, 2, 0, &err) < 0)
         fail_msg("%s", err.message);
 }
 

@@ -195,7 +195,7 @@ static void load(const char *chain)
     struct cw_error err = {0};
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
     if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 ||
-        cw_local_open(&local, temp_dir, 1, &err) < 0)
+        cw_local_open(&local, temp_dir, 1, 0, &err) < 0)
         fail_msg("%s", err.message);
 }
 

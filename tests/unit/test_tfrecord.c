@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "data_files.h"
-#include "formats/inflate.h"
+#include "formats/decompress.h"
 #include "formats/tfrecord.h"
 
 static void crc_vectors(void **state)
@@ -133,18 +133,18 @@ static void names_damage(void **state)
     bytes_free(&b);
 }
 
-static void reads_all(struct cw_inflate *z, const struct bytes *plain, size_t step)
+static void reads_all(struct cw_decompress *z, const struct bytes *plain, size_t step)
 {
     uint8_t *buffer = malloc(step);
     for (;;) {
-        size_t at = cw_inflate_position(z), n;
-        assert_int_equal(cw_inflate_read(z, buffer, step, false, &n, NULL), 0);
+        size_t at = cw_decompress_position(z), n;
+        assert_int_equal(cw_decompress_read(z, buffer, step, false, &n, NULL), 0);
         assert_int_equal(n, CW_MIN(step, plain->size - at));
         assert_memory_equal(buffer, plain->data + at, n);
         if (n == 0)
             break;
     }
-    assert_true(cw_inflate_ended(z));
+    assert_true(cw_decompress_ended(z));
     free(buffer);
 }
 
@@ -163,26 +163,26 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
         bytes_add(&packed, "\0\0\0", 3); /* padding */
     assert_int_equal(cw_codec_detect(packed.data, packed.size), codec);
     struct cw_file *f = open_file(temp_file("packed", packed.data, packed.size));
-    struct cw_inflate *z, *from;
-    assert_int_equal(cw_inflate_open(f, codec, NULL, NULL, &z, NULL), 0);
+    struct cw_decompress *z, *from;
+    assert_int_equal(cw_decompress_open(f, codec, 0, NULL, NULL, &z, NULL), 0);
     reads_all(z, &plain, 1000003);
-    cw_inflate_free(z);
-    assert_int_equal(cw_inflate_open(f, codec, NULL, NULL, &z, NULL), 0);
-    uint8_t buffer[65536], window[CW_INFLATE_WINDOW];
+    cw_decompress_free(z);
+    assert_int_equal(cw_decompress_open(f, codec, 0, NULL, NULL, &z, NULL), 0);
+    uint8_t buffer[65536], window[CW_RESTART_WINDOW];
     size_t n, taken = 0;
-    while (!cw_inflate_ended(z)) {
+    while (!cw_decompress_ended(z)) {
         struct cw_restart r;
-        assert_int_equal(cw_inflate_read(z, buffer, sizeof(buffer), true, &n, NULL), 0);
-        if (!cw_inflate_restart(z, &r, window))
+        assert_int_equal(cw_decompress_read(z, buffer, sizeof(buffer), true, &n, NULL), 0);
+        if (!cw_decompress_restart(z, &r, window))
             continue;
         taken++;
-        assert_int_equal(r.out, cw_inflate_position(z));
-        assert_int_equal(cw_inflate_open(f, codec, &r, window, &from, NULL), 0);
+        assert_int_equal(r.out, cw_decompress_position(z));
+        assert_int_equal(cw_decompress_open(f, codec, 0, &r, window, &from, NULL), 0);
         reads_all(from, &plain, 7777);
-        cw_inflate_free(from);
+        cw_decompress_free(from);
     }
     assert_true(taken >= 3);
-    cw_inflate_free(z);
+    cw_decompress_free(z);
     cw_file_free(f);
     bytes_free(&plain);
     bytes_free(&packed);
@@ -206,14 +206,14 @@ static void restarts_zlib(void **state)
 static int inflate_all(const char *path, enum cw_codec codec, struct cw_error *err)
 {
     struct cw_file *f = open_file(path);
-    struct cw_inflate *z;
+    struct cw_decompress *z;
     uint8_t buffer[4096];
     size_t n = 1;
-    int r = cw_inflate_open(f, codec, NULL, NULL, &z, err);
+    int r = cw_decompress_open(f, codec, 0, NULL, NULL, &z, err);
     assert_int_equal(r, 0);
     while (r == 0 && n > 0)
-        r = cw_inflate_read(z, buffer, sizeof(buffer), false, &n, err);
-    cw_inflate_free(z);
+        r = cw_decompress_read(z, buffer, sizeof(buffer), false, &n, err);
+    cw_decompress_free(z);
     cw_file_free(f);
     return r;
 }

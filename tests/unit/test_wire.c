@@ -36,7 +36,7 @@ static void run_open_as(struct run *r, const char *chain, bool rows)
     *r = (struct run){0};
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [%s]}", chain);
     if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 ||
-        cw_local_open(&r->local, temp_dir, 1, &err) < 0 ||
+        cw_local_open(&r->local, temp_dir, 1, 0, &err) < 0 ||
         cw_runner_new(r->local.sequence, &o, &r->runner, &err) < 0)
         fail_msg("%s", err.message);
     const struct cw_range_options range = {.end = r->local.sequence->n_positions, .rows = rows};

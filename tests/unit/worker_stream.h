@@ -66,7 +66,7 @@ static void reference_init(struct reference *r, const char *chain, uint64_t seed
     const struct cw_runner_options o = {
         .threads = 2, .memory = (size_t)256 << 20, .optimize = true, .cache_point = CW_CACHE_POINT_AUTO};
     if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 ||
-        cw_local_open(&r->local, temp_dir, 2, &err) < 0 ||
+        cw_local_open(&r->local, temp_dir, 2, 0, &err) < 0 ||
         cw_runner_new(r->local.sequence, &o, &r->runner, &err) < 0)
         fail_msg("%s", err.message);
     const struct cw_compiled *c = r->local.compiled;

@@ -7,8 +7,6 @@
 #include "base/hash.h"
 #include "storage/file.h"
 
-const char *const cw_record_stream_codecs[] = {"auto", "none", "gzip", "zlib", NULL};
-
 static void streams_free(struct cw_source *s)
 {
     struct cw_record_streams *f = (struct cw_record_streams *)s;
@@ -110,7 +108,12 @@ static int record_streams_load_file(const struct cw_record_streams *f, size_t fi
         }
         raw[wanted[i].place] = (struct cw_tensor){.data = into[m - 1], .size = span.size};
     }
-    return cw_segment_read(g, f->files[file], records, m, into, err);
+    int r = cw_arena_reserve(arena, cw_segment_read_bytes(g), "decompression", err);
+    if (r < 0)
+        return r;
+    r = cw_segment_read(g, f->files[file], records, m, into, err);
+    cw_arena_unreserve(arena, cw_segment_read_bytes(g));
+    return r;
 }
 
 static int streams_load(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
@@ -129,16 +132,13 @@ static int streams_load(const struct cw_source *s, const struct cw_load *l, stru
     for (size_t i = 0; i < n; i++)
         wanted[i] = (struct wanted){.row = l->rows[i], .place = i};
     qsort(wanted, n, sizeof(*wanted), record_streams_by_row);
-    int r = cw_arena_reserve(arena, CW_SEGMENT_READ_BYTES, "decompression", err);
-    if (r < 0)
-        return r;
+    int r = 0;
     for (size_t i = 0, end; r == 0 && i < n; i = end) {
         size_t file = record_streams_file_of(f, wanted[i].row);
         for (end = i + 1; end < n && record_streams_holds(f, file, wanted[end].row);)
             end++;
         r = record_streams_load_file(f, file, wanted + i, end - i, records, into, arena, raw, err);
     }
-    cw_arena_unreserve(arena, CW_SEGMENT_READ_BYTES);
     return r;
 }
 
@@ -208,6 +208,7 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
         .codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression")),
         .index_dir = env->index_dir,
         .threads = env->threads,
+        .memory = env->memory,
         .cancelled = env->cancelled,
         .cancel_arg = env->cancel_arg,
     };

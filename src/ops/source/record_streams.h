@@ -35,9 +35,8 @@ struct cw_record_streams {
         {.name = "compression", \
          .kind = CW_ATTR_STRING, \
          .def = "\"auto\"", \
-         .choices = cw_record_stream_codecs, \
+         .choices = cw_codec_names, \
          .doc = "compression of the files; auto: detected from the content"}
-extern const char *const cw_record_stream_codecs[];
 
 /* Opens the files and their indexes as a source. */
 int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,

@@ -134,7 +134,8 @@ static int stream_open(struct cw_stream *s, struct cw_error *err)
     struct cw_leases *leases = &s->leases;
     int r = stream_compile(s, err);
     if (r >= 0)
-        r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
+        r = cw_local_open(l, s->options->index_dir, s->options->threads,
+                          cw_leases_runner_memory(leases->memory), err);
     if (r >= 0 && l->sequence->stream)
         r = cw_origin_new(s->name, l->sequence, &s->interrupt, &s->mailbox, &s->origin, err);
     if (r < 0)
