@@ -1,10 +1,8 @@
 """Sources of files with many records each, black box: what a run gives, and what it says of bad input."""
 
-import bz2
 import gzip
 import io
 import json
-import lzma
 import tarfile
 
 import numpy as np
@@ -109,11 +107,9 @@ def test_text_in_a_gzip_file_cut_off(tmp_path):
 @pytest.mark.parametrize(
     ("codec", "data"),
     [
-        ("zstd", b"\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00line\n"),
-        ("bzip2", bz2.compress(b"line\n" * 10)),
-        ("xz", lzma.compress(b"line\n" * 10)),
         ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7line\n"),
         ("zip", b"PK\x03\x04\x14\x00\x00\x00line\n"),
+        ("7-Zip", b"7z\xbc\xaf\x27\x1c\x00\x04line\n"),
     ],
 )
 def test_a_compression_that_can_not_be_read_is_named(tmp_path, source, codec, data):

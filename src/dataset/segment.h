@@ -57,6 +57,10 @@ struct cw_span {
  * tar. */
 struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i);
 
+/* Returns how many bytes of the stream are decompressed and discarded, at most, to reach the beginning of a
+ * chunk. */
+uint64_t cw_segment_discarded(const struct cw_segment *s);
+
 /* Returns the number of the record after the chunk that starts with record `first`. n: number of records. */
 uint64_t cw_chunk_end(const uint64_t *lengths, uint64_t first, uint64_t n);
 

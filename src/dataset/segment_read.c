@@ -23,6 +23,17 @@ static const struct cw_restart *segment_restart_before(const struct cw_segment *
     return behind ? &s->restarts[behind - 1] : NULL;
 }
 
+uint64_t cw_segment_discarded(const struct cw_segment *s)
+{
+    uint64_t most = 0;
+    for (uint64_t k = 1; s->codec != CW_CODEC_PLAIN && k < s->n_chunks; k++) {
+        uint64_t begin = s->offsets[s->chunk_ends[k - 1]];
+        const struct cw_restart *from = segment_restart_before(s, begin);
+        most = CW_MAX(most, begin - (from ? from->out : 0));
+    }
+    return most;
+}
+
 /* Moves the stream *z to position `target`: from its current position, or from a restart point if that is
  * nearer. */
 static int segment_seek(const struct cw_segment *s, struct cw_file *file, uint64_t target,

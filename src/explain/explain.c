@@ -2,11 +2,16 @@
  * time goes, what limits the rate and what would raise it. `cachew explain` and the C interface call it. */
 #include "explain/explain.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "session/caching.h"
 #include "optimize/optimize.h"
 #include "dataset/mixing.h"
+
+/* Bytes: as much as four chunks. If more is discarded before a chunk, the explanation says so. */
+#define DISCARDED_MUCH ((uint64_t)16 << 20)
 
 /* ---- the pipeline as compiled ---- */
 
@@ -170,6 +175,21 @@ static void mixing_add_json(void *list, const struct cw_mixing *m)
     json_array_append_new(list, o);
 }
 
+/* Returns a sentence if much is decompressed to reach a chunk, else NULL. */
+static json_t *source_says_json(const struct cw_source *source)
+{
+    if (source->discarded_bytes < DISCARDED_MUCH)
+        return NULL;
+    const char *slash = strrchr(source->discarded_in, '/');
+    char name[256];
+    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : source->discarded_in);
+    cw_text_clean(name, sizeof(name)); /* a file may have any name */
+    return json_sprintf(
+        "to read a part of %s, up to %.0f MiB before it are decompressed and discarded; compress "
+        "the file in smaller frames, streams or blocks",
+        name, (double)source->discarded_bytes / (1 << 20));
+}
+
 static json_t *count_or_null(uint64_t n)
 {
     return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n);
@@ -232,10 +252,12 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
         const struct cw_source *source = s->sources[i];
         json_array_append_new(
             sources,
-            json_pack("{s:s, s:i, s:o, s:I, s:I, s:b}", "op", c->programs[i].ops[0]->desc->name, "position",
-                      (int)c->programs[i].ops[0]->position, "records", count_or_null(source->n_records),
-                      "bytes", (json_int_t)source->source_bytes, "chunks", (json_int_t)source->n_chunks,
-                      "random_access", (int)source->random_access));
+            json_pack("{s:s, s:i, s:o, s:I, s:I, s:b, s:I, s:o*}", "op", c->programs[i].ops[0]->desc->name,
+                      "position", (int)c->programs[i].ops[0]->position, "records",
+                      count_or_null(source->n_records), "bytes", (json_int_t)source->source_bytes, "chunks",
+                      (json_int_t)source->n_chunks, "random_access", (int)source->random_access,
+                      "discarded_bytes", (json_int_t)source->discarded_bytes, "says",
+                      source_says_json(source)));
     }
     json_object_update_new(
         facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,

@@ -100,6 +100,8 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
         json_count_text(source, "records", a), json_bytes_text(source, "bytes", b),
         json_get_number(source, "chunks"), json_get_number(source, "chunks") == 1 ? "chunk" : "chunks",
         json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
+    json_array_foreach(json_object_get(f, "sources"), i, source) if (json_get_text(source, "says"))
+        cw_text_add(t, "  source %zu: %s\n", i, json_get_text(source, "says"));
     cw_text_add(t, "  %s elements per epoch, counted before filters (positions)\n",
                 json_count_text(f, "elements", a));
     cw_text_add(

@@ -5,10 +5,10 @@
 
 #define CW_CODEC_INPUT ((size_t)64 << 10) /* bytes of the input buffer */
 
-enum cw_codec_step { /* what a step has reached */
-    CW_STEP_MORE,    /* nothing in particular */
-    CW_STEP_PLACE,   /* a place in a member that may become a restart point */
-    CW_STEP_END      /* the end of a member */
+enum cw_codec_step {                /* what a step has reached */
+                     CW_STEP_MORE,  /* nothing in particular */
+                     CW_STEP_PLACE, /* a place in a member that may become a restart point */
+                     CW_STEP_END    /* the end of a member */
 };
 
 /* A stream. The struct of a codec's stream begins with it. */
@@ -16,10 +16,11 @@ struct cw_decompress {
     const struct cw_codec_ops *ops;
     struct cw_file *file; /* borrowed */
     enum cw_codec codec;
-    size_t most, memory; /* bytes: that the stream may allocate (0: no limit); that it has allocated at most */
-    bool between;        /* no member has begun, or the last one has ended */
-    bool first;          /* no member has begun yet */
-    bool padded;         /* zero bytes followed the last member */
+    size_t most,
+        memory;   /* bytes: that the stream may allocate (0: no limit); that it has allocated at most */
+    bool between; /* no member has begun, or the last one has ended */
+    bool first;   /* no member has begun yet */
+    bool padded;  /* zero bytes followed the last member */
     bool ended;
     uint64_t next;     /* offset in the file of the first byte after the input buffer's content */
     uint64_t out;      /* bytes decompressed so far, counted from the begin of the stream */
@@ -64,7 +65,8 @@ static inline void cw_codec_used(struct cw_decompress *z, size_t n)
     z->n_in -= n;
 }
 
-/* Reads the next `size` bytes of input into `to`, or those up to the file's end, without passing over them. */
+/* Reads the next `size` bytes of input into `to`, or those up to the file's end, without passing over them.
+ */
 int cw_codec_peek(struct cw_decompress *z, void *to, size_t size, size_t *ret_n,
                   struct cw_error *err) _must_check_;
 /* Passes over n bytes of input, which need not be in the buffer. */

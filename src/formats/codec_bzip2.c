@@ -17,8 +17,8 @@ static int bzip2_error(const struct bzip2_stream *b, int code, struct cw_error *
     if (code == BZ_MEM_ERROR)
         return cw_error_nomem(err, BZIP2_BYTES, "decompression");
     return cw_codec_damaged(
-        &b->base,
-        code == BZ_DATA_ERROR_MAGIC ? "no bzip2 header" : "the data or their checksum are wrong", err);
+        &b->base, code == BZ_DATA_ERROR_MAGIC ? "no bzip2 header" : "the data or their checksum are wrong",
+        err);
 }
 
 static int bzip2_init(struct cw_decompress *z, struct cw_error *err)

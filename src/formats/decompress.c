@@ -12,8 +12,9 @@
 const char *const cw_codec_names[] = {"auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz", NULL};
 
 static const struct cw_codec_ops *const codecs[CW_CODECS] = {
-    [CW_CODEC_GZIP] = &cw_codec_deflate,  [CW_CODEC_ZLIB] = &cw_codec_deflate, [CW_CODEC_ZSTD] = &cw_codec_zstd,
-    [CW_CODEC_BZIP2] = &cw_codec_bzip2, [CW_CODEC_XZ] = &cw_codec_xz,
+    [CW_CODEC_GZIP] = &cw_codec_deflate, [CW_CODEC_ZLIB] = &cw_codec_deflate,
+    [CW_CODEC_ZSTD] = &cw_codec_zstd,    [CW_CODEC_BZIP2] = &cw_codec_bzip2,
+    [CW_CODEC_XZ] = &cw_codec_xz,
 };
 
 /* The first bytes of compressed files. codec CW_CODEC_AUTO: there is no codec that reads them. */

@@ -107,6 +107,10 @@ struct cw_source {
     bool one_file_per_record;
     /* path of the first file whose records can't be read by themselves; NULL: there is none */
     const char *compressed;
+    /* bytes that are decompressed and discarded, at most, to reach the beginning of a chunk, and the path of
+     * a file of which this is true; 0 and NULL: none */
+    uint64_t discarded_bytes;
+    const char *discarded_in;
     uint64_t n_chunks;
     uint64_t chunk_records;     /* records of each chunk (the last chunk may have fewer); 0: see chunk_ends */
     const uint64_t *chunk_ends; /* n_chunks, cumulative record counts; owned by the source */

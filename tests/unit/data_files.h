@@ -1,5 +1,7 @@
 /* Temporary files and TFRecord bytes for tests. Include after cmocka.h. */
 #pragma once
+#include <bzlib.h>
+#include <lzma.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include "base/error.h"
 #include "formats/crc32c.h"
@@ -89,6 +92,54 @@ static inline void bytes_add_deflated(struct bytes *b, const uint8_t *data, size
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
     bytes_add(b, out, room - z.avail_out);
     deflateEnd(&z);
+    free(out);
+}
+
+/* One frame of zstd, with a checksum. */
+static inline void bytes_add_zstd(struct bytes *b, const uint8_t *data, size_t size)
+{
+    size_t room = ZSTD_compressBound(size);
+    uint8_t *out = malloc(room);
+    ZSTD_CCtx *z = ZSTD_createCCtx();
+    assert_true(out && z);
+    assert_false(ZSTD_isError(ZSTD_CCtx_setParameter(z, ZSTD_c_checksumFlag, 1)));
+    size_t n = ZSTD_compress2(z, out, room, data, size);
+    assert_false(ZSTD_isError(n));
+    bytes_add(b, out, n);
+    ZSTD_freeCCtx(z);
+    free(out);
+}
+
+/* One stream of bzip2. */
+static inline void bytes_add_bzip2(struct bytes *b, const uint8_t *data, size_t size)
+{
+    unsigned room = (unsigned)(size + size / 100 + 600); /* as bzlib.h says */
+    char *out = malloc(room);
+    assert_non_null(out);
+    assert_int_equal(BZ2_bzBuffToBuffCompress(out, &room, (char *)(uintptr_t)data, (unsigned)size, 1, 0, 0),
+                     BZ_OK);
+    bytes_add(b, out, room);
+    free(out);
+}
+
+/* One stream of xz, with a block for every block_size bytes. */
+static inline void bytes_add_xz(struct bytes *b, const uint8_t *data, size_t size, size_t block_size)
+{
+    lzma_stream z = LZMA_STREAM_INIT;
+    size_t room = lzma_stream_buffer_bound(size) + 1024 * (size / block_size + 1);
+    uint8_t *out = malloc(room);
+    assert_non_null(out);
+    assert_int_equal(lzma_easy_encoder(&z, 0, LZMA_CHECK_CRC64), LZMA_OK);
+    z.next_out = out;
+    z.avail_out = room;
+    for (size_t at = 0; at < size; at += block_size) {
+        z.next_in = data + at;
+        z.avail_in = at + block_size < size ? block_size : size - at;
+        assert_int_equal(lzma_code(&z, LZMA_FULL_FLUSH), LZMA_STREAM_END);
+    }
+    assert_int_equal(lzma_code(&z, LZMA_FINISH), LZMA_STREAM_END);
+    bytes_add(b, out, room - z.avail_out);
+    lzma_end(&z);
     free(out);
 }
 

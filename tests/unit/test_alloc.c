@@ -1,6 +1,6 @@
 /*
  * Every allocation that a whole run makes, from the JSON value of a pipeline to its last batch, fails in
- * turn: those of libjpeg, libpng, libwebp and zlib too. What comes of it is an error, or (where the engine
+ * turn: those of the image and compression libraries too. What comes of it is an error, or (where the engine
  * can do without) exactly the batches that come otherwise. Nothing is left behind. Reading JSON text is left
  * out: jansson 2.14 drops characters, and then writes past its buffer, when memory for a long word is
  * refused.
@@ -129,6 +129,16 @@ static int setup(void **state)
     temp_file("plain.tfrecord", b.data, b.size);
     bytes_add_deflated(&z, b.data, b.size, 31);
     temp_file("packed.tfrecord.gz", z.data, z.size);
+    struct bytes zstd = {0}, bzip2 = {0}, xz = {0};
+    bytes_add_zstd(&zstd, b.data, b.size);
+    temp_file("packed.tfrecord.zst", zstd.data, zstd.size);
+    bytes_add_bzip2(&bzip2, b.data, b.size);
+    temp_file("packed.tfrecord.bz2", bzip2.data, bzip2.size);
+    bytes_add_xz(&xz, b.data, b.size, 1000);
+    temp_file("packed.tfrecord.xz", xz.data, xz.size);
+    bytes_free(&zstd);
+    bytes_free(&bzip2);
+    bytes_free(&xz);
     struct bytes lines = {0}, packed_lines = {0};
     for (unsigned i = 0; i < 60; i++) {
         char line[100];
@@ -501,6 +511,9 @@ CASE(tfrecord, .fresh_index = true, .text = PIPELINE(EXAMPLES("plain.tfrecord") 
 CASE(tfrecord_with_index, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
 CASE(gzip, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
 CASE(gzip_with_index, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
+CASE(zstd, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.zst") SHUFFLED))
+CASE(bzip2, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.bz2") SHUFFLED))
+CASE(xz, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.xz") SHUFFLED))
 CASE(text, .fresh_index = true, .text = PIPELINE("{\"op\": \"text\", \"files\": \"lines.jsonl\"}" SHUFFLED))
 CASE(jsonl_gzip, .fresh_index = true, .text = PIPELINE(JSONL("lines.jsonl.gz") SHUFFLED))
 CASE(jsonl_with_index, .text = PIPELINE(JSONL("lines.jsonl") SHUFFLED))
@@ -677,6 +690,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_tfrecord_with_index),
         cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_gzip_with_index),
+        cmocka_unit_test(test_zstd),
+        cmocka_unit_test(test_bzip2),
+        cmocka_unit_test(test_xz),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_arrow),
         cmocka_unit_test(test_tar),

@@ -114,7 +114,8 @@ static void test_a_range_that_is_ended_early(void **state)
                  cases[k].chain);
         const struct cw_runner_options o = {.threads = 2, .memory = (size_t)64 << 20};
         if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 ||
-            cw_local_open(&local, temp_dir, 1, 0, &err) < 0 || cw_runner_new(local.sequence, &o, &r, &err) < 0)
+            cw_local_open(&local, temp_dir, 1, 0, &err) < 0 ||
+            cw_runner_new(local.sequence, &o, &r, &err) < 0)
             fail_msg("%s", err.message);
         for (unsigned i = 0; i < sample_size(100); i++) {
             static struct given got, wanted;

@@ -75,7 +75,8 @@ static void open_lines(struct cw_local *l, const char *more)
              "{\"cachew\": 1, \"pipeline\": [{\"op\": \"text\", \"files\": \"%s\"}, %s {\"op\": \"batch\", "
              "\"size\": 16}]}",
              lines_path, more);
-    if (cw_local_parse(l, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(l, temp_dir, 1, 0, &err) < 0)
+    if (cw_local_parse(l, text, strlen(text), temp_dir, &err) < 0 ||
+        cw_local_open(l, temp_dir, 1, 0, &err) < 0)
         fail_msg("%s", err.message);
 }
 

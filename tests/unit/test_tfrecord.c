@@ -148,8 +148,25 @@ static void reads_all(struct cw_decompress *z, const struct bytes *plain, size_t
     free(buffer);
 }
 
-/* Every place between two blocks must do as a restart point. */
-static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
+static void add_packed(struct bytes *b, enum cw_codec codec, const uint8_t *data, size_t size)
+{
+    switch (codec) {
+    case CW_CODEC_ZSTD:
+        bytes_add_zstd(b, data, size);
+        break;
+    case CW_CODEC_BZIP2:
+        bytes_add_bzip2(b, data, size);
+        break;
+    case CW_CODEC_XZ:
+        bytes_add_xz(b, data, size, 50000);
+        break;
+    default:
+        bytes_add_deflated(b, data, size, codec == CW_CODEC_GZIP ? 31 : 15);
+    }
+}
+
+/* Every place that can be a restart point must do as one; there are at least `least`. */
+static void restarts_anywhere(enum cw_codec codec, int members, size_t least)
 {
     struct bytes plain = {0}, packed = {0};
     for (uint32_t i = 0; i < 40; i++)
@@ -157,7 +174,7 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
     for (int m = 0; m < members; m++) {
         size_t from = plain.size * (size_t)m / (size_t)members,
                to = plain.size * (size_t)(m + 1) / (size_t)members;
-        bytes_add_deflated(&packed, plain.data + from, to - from, window_bits);
+        add_packed(&packed, codec, plain.data + from, to - from);
     }
     if (codec == CW_CODEC_GZIP)
         bytes_add(&packed, "\0\0\0", 3); /* padding */
@@ -166,8 +183,9 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
     struct cw_decompress *z, *from;
     assert_int_equal(cw_decompress_open(f, codec, 0, NULL, NULL, &z, NULL), 0);
     reads_all(z, &plain, 1000003);
+    size_t memory = cw_decompress_memory(z);
     cw_decompress_free(z);
-    assert_int_equal(cw_decompress_open(f, codec, 0, NULL, NULL, &z, NULL), 0);
+    assert_int_equal(cw_decompress_open(f, codec, memory, NULL, NULL, &z, NULL), 0);
     uint8_t buffer[65536], window[CW_RESTART_WINDOW];
     size_t n, taken = 0;
     while (!cw_decompress_ended(z)) {
@@ -177,11 +195,11 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
             continue;
         taken++;
         assert_int_equal(r.out, cw_decompress_position(z));
-        assert_int_equal(cw_decompress_open(f, codec, 0, &r, window, &from, NULL), 0);
+        assert_int_equal(cw_decompress_open(f, codec, memory, &r, window, &from, NULL), 0);
         reads_all(from, &plain, 7777);
         cw_decompress_free(from);
     }
-    assert_true(taken >= 3);
+    assert_true(taken >= least);
     cw_decompress_free(z);
     cw_file_free(f);
     bytes_free(&plain);
@@ -190,69 +208,153 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
 
 static void restarts_gzip(void **state)
 {
-    (void)state, restarts_anywhere(CW_CODEC_GZIP, 31, 1);
+    (void)state, restarts_anywhere(CW_CODEC_GZIP, 1, 3);
 }
 
 static void restarts_gzip_members(void **state)
 {
-    (void)state, restarts_anywhere(CW_CODEC_GZIP, 31, 3);
+    (void)state, restarts_anywhere(CW_CODEC_GZIP, 3, 3);
 }
 
 static void restarts_zlib(void **state)
 {
-    (void)state, restarts_anywhere(CW_CODEC_ZLIB, 15, 1);
+    (void)state, restarts_anywhere(CW_CODEC_ZLIB, 1, 3);
 }
 
-static int inflate_all(const char *path, enum cw_codec codec, struct cw_error *err)
+static void restarts_zstd(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_ZSTD, 5, 4);
+}
+
+static void restarts_bzip2(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_BZIP2, 5, 4);
+}
+
+static void restarts_xz(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_XZ, 1, 8);
+}
+
+static void restarts_xz_streams(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_XZ, 3, 8);
+}
+
+/* Decompresses a file. *ret_plain (may be NULL) gets what it gave. */
+static int decompress_all(const char *path, enum cw_codec codec, size_t most, struct bytes *ret_plain,
+                          struct cw_error *err)
 {
     struct cw_file *f = open_file(path);
-    struct cw_decompress *z;
+    struct cw_decompress *z = NULL;
     uint8_t buffer[4096];
     size_t n = 1;
-    int r = cw_decompress_open(f, codec, 0, NULL, NULL, &z, err);
-    assert_int_equal(r, 0);
-    while (r == 0 && n > 0)
+    int r = cw_decompress_open(f, codec, most, NULL, NULL, &z, err);
+    while (r == 0 && n > 0) {
         r = cw_decompress_read(z, buffer, sizeof(buffer), false, &n, err);
+        if (r == 0 && ret_plain)
+            bytes_add(ret_plain, buffer, n);
+    }
     cw_decompress_free(z);
     cw_file_free(f);
     return r;
 }
 
+static const enum cw_codec codecs[] = {CW_CODEC_GZIP, CW_CODEC_ZLIB, CW_CODEC_ZSTD, CW_CODEC_BZIP2,
+                                       CW_CODEC_XZ};
+
 static void damaged_streams(void **state)
 {
     (void)state;
-    struct bytes plain = {0}, packed = {0};
-    struct cw_error err = {0};
-    bytes_add_numbered(&plain, 1, 5000);
-    bytes_add_deflated(&packed, plain.data, plain.size, 31);
-    assert_int_equal(inflate_all(temp_file("ok.gz", packed.data, packed.size), CW_CODEC_GZIP, NULL), 0);
-    assert_int_equal(inflate_all(temp_file("empty.gz", "", 0), CW_CODEC_GZIP, NULL), 0);
-    for (size_t cut = 1; cut < packed.size; cut += 97) {
+    for (size_t i = 0; i < CW_COUNT_OF(codecs); i++) {
+        enum cw_codec codec = codecs[i];
+        struct bytes plain = {0}, packed = {0};
+        struct cw_error err = {0};
+        bytes_add_numbered(&plain, 1, 5000);
+        add_packed(&packed, codec, plain.data, plain.size);
+        assert_int_equal(decompress_all(temp_file("ok", packed.data, packed.size), codec, 0, NULL, NULL), 0);
+        assert_int_equal(decompress_all(temp_file("empty", "", 0), codec, 0, NULL, NULL), 0);
+        for (size_t cut = 1; cut < packed.size; cut += cut < 40 || cut + 60 > packed.size ? 1 : 97) {
+            err = (struct cw_error){0};
+            assert_int_equal(decompress_all(temp_file("cut", packed.data, cut), codec, 0, NULL, &err),
+                             CW_E_DATA);
+            assert_contains(err.message, "truncated");
+            assert_contains(err.message, cw_codec_name(codec));
+        }
+        bytes_add(&packed, "\0x", 2);
         err = (struct cw_error){0};
-        assert_int_equal(inflate_all(temp_file("cut.gz", packed.data, cut), CW_CODEC_GZIP, &err), CW_E_DATA);
-        assert_contains(err.message, "truncated");
+        assert_int_equal(decompress_all(temp_file("tail", packed.data, packed.size), codec, 0, NULL, &err),
+                         CW_E_DATA);
+        if (codec != CW_CODEC_XZ) /* whose streams may have zero bytes between them */
+            assert_contains(err.message, "other data after");
+        assert_int_equal(decompress_all(temp_file("plain", plain.data, plain.size), codec, 0, NULL, &err),
+                         CW_E_DATA);
+        bytes_free(&plain);
+        bytes_free(&packed);
     }
-    packed.data[packed.size - 6] ^= 1; /* the stored CRC */
-    assert_int_equal(inflate_all(temp_file("crc.gz", packed.data, packed.size), CW_CODEC_GZIP, &err),
-                     CW_E_DATA);
-    packed.data[packed.size - 6] ^= 1;
-    bytes_add(&packed, "\0x", 2);
-    err = (struct cw_error){0};
-    assert_int_equal(inflate_all(temp_file("tail.gz", packed.data, packed.size), CW_CODEC_GZIP, &err),
-                     CW_E_DATA);
-    assert_contains(err.message, "other data after");
-    assert_int_equal(inflate_all(temp_file("plain", plain.data, plain.size), CW_CODEC_GZIP, &err), CW_E_DATA);
-    bytes_free(&plain);
-    bytes_free(&packed);
+}
+
+/* A byte that is wrong, wherever it is, is an error that names the codec, or changes nothing (it may be a
+ * flag that decompression does not need). */
+static void wrong_bytes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CW_COUNT_OF(codecs); i++) {
+        struct bytes plain = {0}, packed = {0};
+        bytes_add_numbered(&plain, 1, 700);
+        add_packed(&packed, codecs[i], plain.data, plain.size);
+        size_t unnoticed = 0;
+        for (size_t at = 0; at < packed.size; at++) {
+            struct cw_error err = {0};
+            struct bytes got = {0};
+            packed.data[at] ^= 0x10;
+            int r = decompress_all(temp_file("wrong", packed.data, packed.size), codecs[i], 1 << 24, &got,
+                                   &err);
+            packed.data[at] ^= 0x10;
+            if (r == 0) {
+                unnoticed++;
+                assert_int_equal(got.size, plain.size);
+                assert_memory_equal(got.data, plain.data, got.size);
+            } else {
+                assert_true(r == CW_E_DATA || r == CW_E_BUDGET);
+                assert_contains(err.message, cw_codec_name(codecs[i]));
+            }
+            bytes_free(&got);
+        }
+        assert_true(unnoticed < 12);
+        bytes_free(&plain);
+        bytes_free(&packed);
+    }
+}
+
+static void keeps_to_its_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CW_COUNT_OF(codecs); i++) {
+        struct bytes plain = {0}, packed = {0};
+        struct cw_error err = {0};
+        bytes_add_numbered(&plain, 1, 5000);
+        add_packed(&packed, codecs[i], plain.data, plain.size);
+        const char *path = temp_file("packed", packed.data, packed.size);
+        assert_int_equal(decompress_all(path, codecs[i], 1000, NULL, &err), CW_E_BUDGET);
+        assert_contains(err.message, "bytes of memory to decompress");
+        assert_string_equal(err.file, path);
+        assert_string_equal(err.value, "2000");
+        bytes_free(&plain);
+        bytes_free(&packed);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc_vectors),   cmocka_unit_test(crc_is_portable),
-        cmocka_unit_test(finds_records), cmocka_unit_test(names_damage),
-        cmocka_unit_test(restarts_gzip), cmocka_unit_test(restarts_gzip_members),
-        cmocka_unit_test(restarts_zlib), cmocka_unit_test(damaged_streams),
+        cmocka_unit_test(crc_vectors),         cmocka_unit_test(crc_is_portable),
+        cmocka_unit_test(finds_records),       cmocka_unit_test(names_damage),
+        cmocka_unit_test(restarts_gzip),       cmocka_unit_test(restarts_gzip_members),
+        cmocka_unit_test(restarts_zlib),       cmocka_unit_test(restarts_zstd),
+        cmocka_unit_test(restarts_bzip2),      cmocka_unit_test(restarts_xz),
+        cmocka_unit_test(restarts_xz_streams), cmocka_unit_test(damaged_streams),
+        cmocka_unit_test(wrong_bytes),         cmocka_unit_test(keeps_to_its_memory),
     };
     return cmocka_run_group_tests_name("tfrecord", tests, temp_make, temp_remove);
 }

@@ -154,6 +154,8 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
 {
     size_t n = f->index.n;
     uint64_t n_chunks = 0, chunk = 0;
+    uint64_t discarded = 0;
+    const char *discarded_in = NULL;
     size_t compressed = n; /* number of the first compressed file; n: no file is compressed */
     for (size_t i = 0; i < n; i++)
         n_chunks += f->index.segments[i].n_chunks;
@@ -179,6 +181,11 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
         r = cw_file_new(paths[i], &g->file, &f->files[i], err);
         if (r == 0)
             cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
+        uint64_t bytes = r == 0 ? cw_segment_discarded(g) : 0;
+        if (bytes > discarded) {
+            discarded = bytes;
+            discarded_in = cw_file_path(f->files[i]);
+        }
     }
     /* Uncompressed files are read one record at a time. If one file is compressed, all files are read by
      * `load`. */
@@ -191,6 +198,8 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
             .source_bytes = f->index.report.data_bytes,
             .random_access = compressed == n,
             .compressed = compressed < n ? cw_file_path(f->files[compressed]) : NULL,
+            .discarded_bytes = discarded,
+            .discarded_in = discarded_in,
             .n_chunks = n_chunks,
             .chunk_ends = f->chunk_ends,
             .snapshot = XXH3_64bits_digest(&snapshot),
