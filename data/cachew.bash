@@ -45,7 +45,7 @@ _cachew() {
         return
         ;;
     --compression)
-        COMPREPLY=($(compgen -W "auto none gzip zlib" -- "$cur"))
+        COMPREPLY=($(compgen -W "auto none gzip zlib zstd bzip2 xz" -- "$cur"))
         return
         ;;
     --memory)

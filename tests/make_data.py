@@ -13,13 +13,14 @@ DIR/example, DIR/index, DIR/jsonl, DIR/tar. As a module: record, example, write,
 """
 
 import argparse
-import bz2
 import gzip
 import io
 import os
 import struct
 import tarfile
 import zlib
+
+import compressed
 
 _TABLE = []
 for _i in range(256):
@@ -175,6 +176,12 @@ def seeds(directory):
     put("tfrecord", "auto", b"\0" + good)
     put("tfrecord", "gzip", b"\2" + gzip.compress(good, 6, mtime=0) + gzip.compress(good, 1, mtime=0))
     put("tfrecord", "zlib", b"\3" + zlib.compress(good, 6))
+    for number, codec in enumerate(("zstd", "bzip2", "xz"), 4):
+        half = len(good) // 2
+        put("tfrecord", codec, b"%c" % number + compressed.packed(codec, good, half))
+        put("tfrecord", codec + "-auto", b"\0" + compressed.packed(codec, good))
+    put("tfrecord", "zstd-skippable", b"\4" + compressed.SKIPPABLE + compressed.zstd_stored(good, 20))
+    put("tfrecord", "xz-blocks", b"\6" + compressed.xz_blocks(good, half))
     put("tfrecord", "empty", b"\1")
     huge = struct.pack("<Q", 1 << 63)
     put("tfrecord", "huge", b"\1" + huge + struct.pack("<I", masked(huge)))
@@ -187,6 +194,8 @@ def seeds(directory):
     put("jsonl", "auto", b"\0" + lines)
     put("jsonl", "gzip", b"\2" + gzip.compress(lines, 6, mtime=0) + gzip.compress(lines, 1, mtime=0))
     put("jsonl", "zlib", b"\3" + zlib.compress(lines, 6))
+    for number, codec in enumerate(("zstd", "bzip2", "xz"), 4):
+        put("jsonl", codec, b"%c" % number + compressed.packed(codec, lines, 50))
     put("jsonl", "empty", b"\1")
 
     for form, name in (
@@ -221,9 +230,10 @@ def seeds(directory):
             tar.addfile(info)
         archive = out.getvalue().rstrip(b"\0")
         archive += bytes(-len(archive) % 512 + 512)  # little after the end: the fuzzer's inputs are small
-        put("tar", name, b"\5" + archive)
+        put("tar", name, b"\x09" + archive)
         put("tar", name + "-gzip", b"\2" + gzip.compress(archive, 6, mtime=0))
-    put("tar", "empty", b"\5" + bytes(512))
+        put("tar", name + "-xz", b"\6" + compressed.PACK["xz"](archive))
+    put("tar", "empty", b"\x09" + bytes(512))
 
     def column(form, values):
         data = struct.pack("<%d%s" % (len(values), form), *values)
@@ -234,13 +244,14 @@ def seeds(directory):
         stream = sum(lengths) + 16 * len(lengths)
         size = stream if codec == 1 else 100
         body = struct.pack(
-            "<QqqQQQQQQQQ",
+            "<QqqQQQQQQQQQ",
             size,
             7,
             8,
             99,
             codec,
             stream,
+            0 if codec == 1 else 1 << 17,
             len(lengths),
             1 if lengths else 0,
             len(restarts),
@@ -260,7 +271,7 @@ def seeds(directory):
 
     def text_segment(offsets, lengths, stream):
         body = struct.pack(
-            "<QqqQQQQQQQQ", stream, 7, 8, 99, 1, stream, len(lengths), 1 if lengths else 0, 0, 0, 2
+            "<QqqQQQQQQQQQ", stream, 7, 8, 99, 1, stream, 0, len(lengths), 1 if lengths else 0, 0, 0, 2
         )
         body += (
             column("Q", offsets)

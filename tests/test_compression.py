@@ -6,12 +6,12 @@ import re
 import tarfile
 
 import make_data
-import packed
+import compressed
 import pytest
 from command import BATCH, SHUFFLE, cachew, failed, run, write
 
 pytestmark = pytest.mark.usefixtures("own_index_dir")
-CODECS = [*packed.PACK]
+CODECS = [*compressed.PACK]
 DETECTED = [codec for codec in CODECS if codec != "zlib"]  # in texts
 MASK = (1 << 128) - 1
 
@@ -62,9 +62,12 @@ def test_gives_what_the_plain_file_gives(tmp_path, source, codec):
     op, make = SOURCES[source]
     data = make(700)
     (tmp_path / "plain").write_bytes(data)
-    (tmp_path / "one").write_bytes(packed.packed(codec, data))
-    (tmp_path / "many").write_bytes(packed.packed(codec, data, len(data) // 5))
-    (tmp_path / "tiny").write_bytes(packed.packed(codec, data[: data.index(data[:1], 1)], 3) + packed.packed(codec, data[data.index(data[:1], 1) :]))
+    (tmp_path / "one").write_bytes(compressed.packed(codec, data))
+    (tmp_path / "many").write_bytes(compressed.packed(codec, data, len(data) // 5))
+    (tmp_path / "tiny").write_bytes(
+        compressed.packed(codec, data[: data.index(data[:1], 1)], 3)
+        + compressed.packed(codec, data[data.index(data[:1], 1) :])
+    )
     digests = {
         name: run(
             write(tmp_path / "p.json", [{**op, "files": name, "compression": compression}, BATCH]), "--digest"
@@ -78,29 +81,33 @@ def test_gives_what_the_plain_file_gives(tmp_path, source, codec):
 def test_is_detected(tmp_path, codec):
     data = lines(100)
     plain = run(text(tmp_path / "plain", data), "--digest")["digest"]
-    for name, more in (("packed", b""), ("empty-first", packed.packed(codec, b""))):
-        assert run(text(tmp_path / name, more + packed.packed(codec, data)), "--digest")["digest"] == plain
+    for name, more in (("packed", b""), ("empty-first", compressed.packed(codec, b""))):
+        assert (
+            run(text(tmp_path / name, more + compressed.packed(codec, data)), "--digest")["digest"] == plain
+        )
 
 
 def test_a_frame_without_data_is_passed_over(tmp_path):
     """pzstd writes one before each frame."""
     data = lines(100)
-    frames = b"".join(packed.SKIPPABLE + packed.zstd(piece) for piece in packed.pieces(data, 1000))
+    frames = b"".join(
+        compressed.SKIPPABLE + compressed.zstd(piece) for piece in compressed.pieces(data, 1000)
+    )
     plain = run(text(tmp_path / "plain", data), "--digest")["digest"]
-    assert run(text(tmp_path / "packed", frames + packed.SKIPPABLE), "--digest")["digest"] == plain
+    assert run(text(tmp_path / "packed", frames + compressed.SKIPPABLE), "--digest")["digest"] == plain
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_zero_bytes_after_the_data_are_passed_over(tmp_path, codec):
     data = lines(100)
     plain = run(text(tmp_path / "plain", data), "--digest")["digest"]
-    path = text(tmp_path / "packed", packed.packed(codec, data) + bytes(512), compression=codec)
+    path = text(tmp_path / "packed", compressed.packed(codec, data) + bytes(512), compression=codec)
     assert run(path, "--digest")["digest"] == plain
 
 
 def test_xz_streams_may_have_zero_bytes_between_them(tmp_path):
     data = lines(100)
-    one, two = map(packed.PACK["xz"], (data[:999], data[999:]))
+    one, two = map(compressed.PACK["xz"], (data[:999], data[999:]))
     plain = run(text(tmp_path / "plain", data), "--digest")["digest"]
     assert run(text(tmp_path / "packed", one + bytes(8) + two), "--digest")["digest"] == plain
 
@@ -112,10 +119,10 @@ def test_shuffled_and_resumed(tmp_path, codec, members):
     that stops and resumes gives the rest.
     """
     data = lines(12_000)
-    reference = text(tmp_path / "reference", packed.packed("zlib", data), SHUFFLE, compression="zlib")
+    reference = text(tmp_path / "reference", compressed.packed("zlib", data), SHUFFLE, compression="zlib")
     wanted = run(reference, "--digest", "--seed", 5)
     size = -(-len(data) // members)
-    path = text(tmp_path / "packed", packed.packed(codec, data, size), SHUFFLE, compression=codec)
+    path = text(tmp_path / "packed", compressed.packed(codec, data, size), SHUFFLE, compression=codec)
     words = ["--digest", "--seed", 5, "--state", tmp_path / "state"]
     begun = run(path, *words, "--batches", wanted["batches"] // 3)
     rest = run(path, *words, "--threads", 3)
@@ -129,7 +136,7 @@ def test_one_record_is_read_by_itself(tmp_path, codec):
     data = lines(12_000)
     path = text(
         tmp_path / "packed",
-        packed.packed(codec, data, 300_000),
+        compressed.packed(codec, data, 300_000),
         {"op": "skip", "count": 8_000},
         {"op": "take", "count": 3},
         compression=codec,
@@ -143,7 +150,7 @@ def test_one_record_is_read_by_itself(tmp_path, codec):
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_damaged_file_is_named_with_the_place(tmp_path, codec):
     data = lines(2000)
-    good = packed.packed(codec, data)
+    good = compressed.packed(codec, data)
     for at in (len(good) // 3, len(good) // 2, len(good) - 3):
         bad = bytearray(good)
         bad[at] ^= 0x20
@@ -162,8 +169,8 @@ def test_a_damaged_file_is_named_with_the_place(tmp_path, codec):
 def test_a_file_that_is_cut_is_named_with_the_place(tmp_path, codec):
     """Also where the cut is in the second member."""
     data = lines(2000)
-    good = packed.packed(codec, data, len(data) // 2 + 1)
-    second = len(packed.packed(codec, data[: len(data) // 2 + 1]))
+    good = compressed.packed(codec, data, len(data) // 2 + 1)
+    second = len(compressed.packed(codec, data[: len(data) // 2 + 1]))
     for cut in (second // 2, second - 1, second + 5, (second + len(good)) // 2, len(good) - 1):
         error = failed(text(tmp_path / "a.data", good[:cut], compression=codec), 1)
         assert error["kind"] == "data" and error["file"].endswith("a.data"), error
@@ -179,7 +186,7 @@ def test_a_plain_file_is_not_of_the_named_compression(tmp_path, codec):
 def large_window(codec):
     """A file of one line that takes 64 MiB to decompress."""
     if codec == "zstd":
-        return packed.zstd_stored(b"line\n", 26)
+        return compressed.zstd_stored(b"line\n", 26)
     return lzma.compress(b"line\n", preset=9)
 
 
@@ -198,7 +205,7 @@ def test_a_window_larger_than_the_memory_budget(tmp_path, codec):
 
 
 def test_a_window_of_terabytes(tmp_path):
-    error = failed(text(tmp_path / "a.data", packed.zstd_stored(b"line\n", 41)), 2)
+    error = failed(text(tmp_path / "a.data", compressed.zstd_stored(b"line\n", 41)), 2)
     assert error["kind"] == "budget" and str((1 << 41) + (1 << 20)) in error["message"], error
 
 
@@ -214,7 +221,7 @@ def test_files_with_large_windows_are_indexed_one_at_a_time(tmp_path):
 def test_the_index_is_used_again(tmp_path, codec):
     """Whether the compression was detected or named."""
     data = lines(5000)
-    (tmp_path / "a.data").write_bytes(packed.packed(codec, data, 50_000))
+    (tmp_path / "a.data").write_bytes(compressed.packed(codec, data, 50_000))
     words = ["index", tmp_path / "a.data", "--format", "text", "--sidecar", "--json"]
     first, again = cachew(*words), cachew(*words, "--compression", codec)
     other = cachew(*words, "--compression", "gzip")
@@ -231,7 +238,7 @@ def test_the_index_is_used_again(tmp_path, codec):
 def test_explain_says_when_much_is_decompressed_to_reach_a_chunk(tmp_path, codec):
     data = b"%s\n" % (b"x" * (1 << 20)) * 24
     for size, told in ((len(data), True), (4 << 20, False)):
-        path = text(tmp_path / "a.data", packed.packed(codec, data, size))
+        path = text(tmp_path / "a.data", compressed.packed(codec, data, size))
         explained = cachew("explain", path, "--run", 0)
         says = "source 0: to read a part of a.data, up to 20 MiB before it are decompressed and discarded"
         assert explained.code == 0 and (says in explained.out) == told, explained.out
@@ -242,9 +249,9 @@ def test_explain_says_when_much_is_decompressed_to_reach_a_chunk(tmp_path, codec
 def test_blocks_of_xz_are_restart_points(tmp_path):
     """Blocks of one stream, as `xz -T` writes them."""
     data = b"%s\n" % (b"x" * (1 << 20)) * 24
-    blocks = packed.xz_blocks(data, 4 << 20)
+    blocks = compressed.xz_blocks(data, 4 << 20)
     assert lzma.decompress(blocks) == data
-    for name, content, few in (("whole", packed.packed("xz", data), False), ("blocks", blocks * 2, True)):
+    for name, content, few in (("whole", compressed.packed("xz", data), False), ("blocks", blocks * 2, True)):
         path = text(tmp_path / name, content)
         (source,) = cachew("explain", path, "--run", 0, "--json").json["sources"]
         assert (source["discarded_bytes"] < 4 << 20) == few

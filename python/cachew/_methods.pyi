@@ -217,7 +217,7 @@ class Operators:
         files: _Path | Sequence[_Path],
         features: Mapping[str, Any],
         *,
-        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        compression: Literal["auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz"] = "auto",
         max_line: int = 67108864,
     ) -> Dataset:
         """Components from the lines of JSON files (JSON Lines).
@@ -236,7 +236,7 @@ class Operators:
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
         compression: compression of the files; auto: detected from the content (a string: one of
-            "auto", "none", "gzip", "zlib")
+            "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
             from 1 to 1073741824)
         features: the components to read: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape,
@@ -498,7 +498,7 @@ class Operators:
         files: _Path | Sequence[_Path],
         components: Mapping[str, Any],
         *,
-        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        compression: Literal["auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz"] = "auto",
     ) -> Dataset:
         """Samples of tar shards (WebDataset).
 
@@ -518,7 +518,7 @@ class Operators:
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
         compression: compression of the files; auto: detected from the content (a string: one of
-            "auto", "none", "gzip", "zlib")
+            "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         components: the components to read: {extension: "bytes"|"int64"|...}, or {name: {key, dtype,
             shape, variable, default}}; key: one or more extensions, as in "jpg;jpeg;png" (an object)
         """
@@ -528,7 +528,7 @@ class Operators:
         cls,
         files: _Path | Sequence[_Path],
         *,
-        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        compression: Literal["auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz"] = "auto",
         max_line: int = 67108864,
     ) -> Dataset:
         """Lines of text files.
@@ -536,13 +536,13 @@ class Operators:
         Gives `text`, the bytes of each line without its end ("\n" or "\r\n"). The last line of a file
         may lack a line end; empty lines are records. Files come in the order of the patterns; the
         files of one pattern are sorted by the bytes of their paths. Cachew's index files (*.cwx) are
-        left out, even if a wildcard matches them. `compression` "auto" detects gzip but not zlib,
-        because a text may begin with the same bytes as zlib data.
+        left out, even if a wildcard matches them. `compression` "auto" detects all but zlib, because a
+        text may begin with the same bytes as zlib data.
 
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
         compression: compression of the files; auto: detected from the content (a string: one of
-            "auto", "none", "gzip", "zlib")
+            "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
             from 1 to 1073741824)
         """
@@ -552,7 +552,7 @@ class Operators:
         cls,
         files: _Path | Sequence[_Path],
         *,
-        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        compression: Literal["auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz"] = "auto",
         verify: bool = True,
     ) -> Dataset:
         """Records of TFRecord files.
@@ -565,7 +565,7 @@ class Operators:
         files: names of files, or patterns (glob) (a list of strings or a single one of length at least
             1)
         compression: compression of the files; auto: detected from the content (a string: one of
-            "auto", "none", "gzip", "zlib")
+            "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         verify: true: check the CRC of each record's data, and compare it with the CRC in the index
             (true or false)
         """

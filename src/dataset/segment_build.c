@@ -170,7 +170,7 @@ static int build_choose_codec(const struct cw_segment_input *in, struct cw_file 
     if (unreadable)
         return cw_error_at_file(err, CW_E_DATA, cw_file_path(file), 0,
                                 "%s: compressed with %s, which can't be read: decompress it, or compress it "
-                                "with gzip",
+                                "with zstd, gzip, bzip2 or xz",
                                 cw_file_path(file), unreadable);
     return 0;
 }

@@ -1,8 +1,8 @@
 /*
  * TFRecord framing. A file is a sequence of records, each
  *     uint64 length, uint32 masked CRC-32C of the length, the data, uint32 masked CRC-32C of the data
- * (little-endian) and nothing else; an empty file holds no record. A compressed file is such a stream inside
- * gzip or zlib. "Stream" below is the plain file or the decompressed content of a compressed file.
+ * (little-endian) and nothing else; an empty file holds no record. A compressed file is such a stream,
+ * compressed. "Stream" below is the plain file or the decompressed content of a compressed file.
  */
 #pragma once
 #include <stdbool.h>

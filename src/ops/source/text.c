@@ -34,8 +34,8 @@ const struct cw_op_desc cw_op_text = {
     .doc = "Gives `text`, the bytes of each line without its end (\"\\n\" or \"\\r\\n\"). The last line of a "
            "file may lack a line end; empty lines are records. Files come in the order of the patterns; the "
            "files of one pattern are sorted by the bytes of their paths. Cachew's index files (*.cwx) are "
-           "left out, even if a wildcard matches them. `compression` \"auto\" detects gzip but not zlib, "
-           "because a text may begin with the same bytes as zlib data.",
+           "left out, even if a wildcard matches them. `compression` \"auto\" detects all but zlib, because "
+           "a text may begin with the same bytes as zlib data.",
     .kind = CW_OP_SOURCE,
     .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,

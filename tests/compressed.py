@@ -1,5 +1,5 @@
-"""Compressed data for tests: one function for each compression that Cachew reads. zstd is compressed by the system's
-libzstd, which Cachew needs too; the others by Python's own modules."""
+"""Compressed data for tests: one function for each compression that Cachew reads. zstd is compressed by
+the system's libzstd, which Cachew needs too; the others by Python's own modules."""
 
 import bz2
 import ctypes
@@ -43,7 +43,7 @@ def zstd(data, level=3, checksum=True, parameters=()):
 
 
 def zstd_stored(data, window):
-    """One frame that is not compressed, of less than 128 KiB, and that asks for a window of 2^window bytes."""
+    """One frame of less than 128 KiB that is not compressed and asks for a window of 2^window bytes."""
     block = (len(data) << 3 | 1).to_bytes(3, "little")  # the last block, stored as it is
     return bytes.fromhex("28b52ffd00") + bytes([(window - 10) << 3]) + block + data
 
