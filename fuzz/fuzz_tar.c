@@ -61,8 +61,10 @@ static void read_back(const struct cw_segment *s, struct cw_file *file)
     for (uint64_t i = 0; i < s->n_records && total < MAX_TOTAL; i++) {
         struct cw_span span = cw_segment_span(s, i);
         uint8_t *sample = malloc(span.size);
-        if (cw_segment_read(s, file, &i, 1, &sample, NULL) < 0)
+        struct cw_decompress *z = NULL;
+        if (cw_segment_read(s, file, &i, 1, &sample, &z, NULL) < 0)
             abort(); /* every indexed record must be readable */
+        cw_decompress_free(z);
         use_sample(sample, span.size);
         total += span.size;
         free(sample);

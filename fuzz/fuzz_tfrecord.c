@@ -27,8 +27,10 @@ static void read_back(const struct cw_segment *s, struct cw_file *file)
         records[n] = i;
         into[n++] = malloc(s->lengths[i] + CW_TFRECORD_FRAME);
     }
-    if (cw_segment_read(s, file, records, n, into, NULL) < 0)
+    struct cw_decompress *z = NULL;
+    if (cw_segment_read(s, file, records, n, into, &z, NULL) < 0)
         abort(); /* every indexed record must be readable */
+    cw_decompress_free(z);
     for (size_t i = 0; i < n; i++) {
         (void)cw_tfrecord_check(into[i], s->lengths[records[i]] + CW_TFRECORD_FRAME, why);
         if (!cw_tfrecord_is_header(into[i], CW_TFRECORD_HEADER))

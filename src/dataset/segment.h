@@ -100,9 +100,12 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret) 
 
 /* Returns the bytes that cw_segment_read allocates at most during a call. */
 size_t cw_segment_read_bytes(const struct cw_segment *s);
-/* Reads n records of a file, whose numbers ascend: the span (cw_segment_span) of records[i] into into[i]. */
+/* Reads n records of a file, whose numbers ascend: the span (cw_segment_span) of records[i] into into[i]. *z:
+ * a stream of this file from an earlier call, or NULL. After the call, which may replace it, *z is the stream
+ * behind the last record, which the caller frees (cw_decompress_free); NULL after a failure, or if the file
+ * is plain. */
 int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,
-                    uint8_t *const *into, struct cw_error *err) _must_check_;
+                    uint8_t *const *into, struct cw_decompress **z, struct cw_error *err) _must_check_;
 
 /* Every index file starts with this. */
 struct cw_index_header {

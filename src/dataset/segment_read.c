@@ -1,6 +1,7 @@
 /*
  * Reads records of an indexed file. A compressed file is decompressed from the last restart point before a
- * record on; several records in ascending order share one pass. Owns nothing after the call; any thread.
+ * record on; several records in ascending order share one pass. The caller owns the stream between calls; any
+ * thread.
  */
 #include <inttypes.h>
 
@@ -71,7 +72,7 @@ size_t cw_segment_read_bytes(const struct cw_segment *s)
 }
 
 int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,
-                    uint8_t *const *into, struct cw_error *err)
+                    uint8_t *const *into, struct cw_decompress **z, struct cw_error *err)
 {
     int r = 0;
     if (s->codec == CW_CODEC_PLAIN) {
@@ -79,22 +80,23 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
             r = read_plain(file, cw_segment_span(s, records[i]), into[i], err);
         return cw_file_verdict(file, r, err);
     }
-    struct cw_decompress *z = NULL;
     uint8_t *skip = malloc(SKIP_BYTES);
     if (!skip)
-        return cw_error_nomem(err, SKIP_BYTES, "decompression");
+        r = cw_error_nomem(err, SKIP_BYTES, "decompression");
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct cw_span span = cw_segment_span(s, records[i]);
         size_t got = 0;
-        r = segment_seek(s, file, span.offset, &z, skip, err);
+        r = segment_seek(s, file, span.offset, z, skip, err);
         if (r == 0 && span.size > 0)
-            r = cw_decompress_read(z, into[i], span.size, false, &got, err);
+            r = cw_decompress_read(*z, into[i], span.size, false, &got, err);
         if (r == 0 && got < span.size)
             r = segment_changed(file, err);
     }
-    cw_decompress_free(z);
     free(skip);
     if (r == CW_E_BUDGET) /* the data take more memory than the index says */
         r = segment_changed(file, err);
-    return cw_file_verdict(file, r, err);
+    r = skip ? cw_file_verdict(file, r, err) : r;
+    if (r < 0)
+        *z = cw_decompress_free(*z);
+    return r;
 }

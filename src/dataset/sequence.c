@@ -268,6 +268,13 @@ int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node, struc
     return s ? sequence_finish(s, r, ret) : r;
 }
 
+void cw_sequence_trim(const struct cw_sequence *s, struct cw_budget *budget)
+{
+    for (unsigned i = 0; i < s->n_sources; i++)
+        if (s->sources[i]->ops->trim)
+            s->sources[i]->ops->trim(s->sources[i], budget);
+}
+
 struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
 {
     if (!s)

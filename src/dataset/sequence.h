@@ -57,6 +57,8 @@ static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)
 int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret,
                      struct cw_error *err) _must_check_;
 struct cw_sequence *cw_sequence_free(struct cw_sequence *s);
+/* Frees what sources have kept and charged to the budget (cw_source_ops.trim). Any thread. */
+void cw_sequence_trim(const struct cw_sequence *s, struct cw_budget *budget);
 
 /* One epoch: seed, epoch number, and the permutations made so far. Only one thread at a time may use it. */
 struct cw_epoch {

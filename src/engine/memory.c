@@ -189,6 +189,7 @@ bool cw_memory_may_be_released(const struct cw_runner *r)
 void cw_memory_trim(struct cw_runner *r)
 {
     cw_slab_trim(&r->memory.slabs);
+    cw_sequence_trim(r->sequence, &r->memory.budget);
     for (struct block *b = r->sched.spare; b; b = b->next)
         cw_arena_reset(&b->exec.arena, 0);
     for (struct cw_range *s = r->ranges; s && !r->sched.planning; s = s->next)

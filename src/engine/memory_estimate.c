@@ -160,6 +160,7 @@ static void estimate_sample(struct cw_runner *r, const struct cw_place *at, stru
         cw_epoch_deinit(&t->epoch);
     }
     cw_exec_plan_clear(&t->plan);
+    cw_sequence_trim(q, &t->budget);
     cw_counts_deinit(&t->counts);
 }
 

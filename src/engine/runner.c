@@ -117,6 +117,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     while (r->ranges)
         cw_range_free(r, CW_POP(r->ranges));
     cw_epoch_ref_drop(r->epoch);
+    cw_sequence_trim(r->sequence, &r->memory.budget);
     cw_cache_stats_free(r);
     for (unsigned i = 0; r->sched.threads && i < r->sched.n_threads; i++)
         cw_counts_deinit(&r->sched.threads[i].counts);

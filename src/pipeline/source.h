@@ -82,6 +82,9 @@ struct cw_source_ops {
      * fetches into raw[i] what `produce` needs of rows[i]. */
     int (*load)(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
                 struct cw_error *err);
+    /* Frees what `load` has kept for a later call, and charged to this budget. The budget's owner calls it
+     * when memory is short, and before it ends. NULL: `load` keeps nothing. */
+    void (*trim)(struct cw_source *s, struct cw_budget *budget);
     /* Streams: gives *ret_n elements; 0: there are no more. May take long; stops soon when cancelled. */
     int (*pull)(struct cw_source *s, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw,
                 size_t *ret_n, struct cw_error *err);

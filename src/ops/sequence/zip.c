@@ -140,8 +140,13 @@ static void zip_free(struct cw_source *s)
     free(z);
 }
 
+static void zip_trim(struct cw_source *s, struct cw_budget *budget)
+{
+    cw_sequence_trim(((struct zip *)s)->inputs, budget);
+}
+
 static const struct cw_source_ops zip_ops = {
-    .free = zip_free, .ids = cw_keyed_source_ids, .load = zip_load, .produce = zip_produce};
+    .free = zip_free, .ids = cw_keyed_source_ids, .load = zip_load, .trim = zip_trim, .produce = zip_produce};
 
 static int zip_build(struct cw_seq_build *b, const struct cw_node *node, bool batched CW_UNUSED,
                      struct cw_seq **at)

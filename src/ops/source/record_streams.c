@@ -1,15 +1,79 @@
-/* Sources whose files hold many records, found through index segments. Immutable once opened: any thread may
- * read. */
+/* Sources whose files hold many records, found through index segments. Immutable once opened, except for the
+ * kept stream, which has a lock: any thread may read. */
 #include "ops/source/record_streams.h"
 
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
+#include "formats/decompress.h"
 #include "storage/file.h"
+
+/* ---- the kept stream ---- */
+
+/* A stream is kept if reading from the beginning or a restart point would decompress more than this many
+ * bytes again: a chunk. */
+#define KEEP_FROM CW_CHUNK_BYTES
+
+static void kept_free(struct cw_record_streams *f)
+{
+    struct cw_record_streams_kept *k = &f->kept;
+    if (!k->z)
+        return;
+    k->z = cw_decompress_free(k->z);
+    cw_budget_give(k->budget, cw_segment_read_bytes(&f->index.segments[k->file]));
+}
+
+static void streams_trim(struct cw_source *s, struct cw_budget *budget)
+{
+    struct cw_record_streams *f = (struct cw_record_streams *)s;
+    CW_GUARD(&f->kept.mutex);
+    if (f->kept.budget == budget)
+        kept_free(f);
+}
+
+/* Returns the kept stream, if it is of this file and of this budget, and ends its charge; else NULL. Frees a
+ * stream of another file, so that one budget has one stream at a time. */
+static struct cw_decompress *kept_take(struct cw_record_streams *f, size_t file, struct cw_budget *budget)
+{
+    struct cw_record_streams_kept *k = &f->kept;
+    CW_GUARD(&k->mutex);
+    if (!k->z || k->budget != budget)
+        return NULL;
+    if (k->file != file) {
+        kept_free(f);
+        return NULL;
+    }
+    cw_budget_give(budget, cw_segment_read_bytes(&f->index.segments[file]));
+    return CW_STEAL(k->z);
+}
+
+/* Keeps a stream (may be NULL) in place of the one before, or frees it. */
+static void kept_put(struct cw_record_streams *f, size_t file, struct cw_budget *budget,
+                     struct cw_decompress *z)
+{
+    struct cw_record_streams_kept *k = &f->kept;
+    CW_GUARD(&k->mutex);
+    if (!z)
+        return;
+    kept_free(f);
+    if (cw_segment_discarded(&f->index.segments[file]) <= KEEP_FROM ||
+        cw_budget_take(budget, cw_segment_read_bytes(&f->index.segments[file]), "decompression", NULL) < 0) {
+        cw_decompress_free(z);
+        return;
+    }
+    k->z = z;
+    k->file = file;
+    k->budget = budget;
+}
+
+/* ---- the source ---- */
 
 static void streams_free(struct cw_source *s)
 {
     struct cw_record_streams *f = (struct cw_record_streams *)s;
+    kept_free(f);
+    pthread_mutex_destroy(&f->kept.mutex);
     for (size_t i = 0; f->files && i < f->index.n; i++)
         cw_file_free(f->files[i]);
     free(f->files);
@@ -88,9 +152,9 @@ static int record_streams_by_row(const void *a, const void *b)
 
 /* Loads the rows wanted[0..n), which are ascending and lie in one file; a row that occurs twice is read once.
  * `records` and `into` are scratch. */
-static int record_streams_load_file(const struct cw_record_streams *f, size_t file,
-                                    const struct wanted *wanted, size_t n, uint64_t *records, uint8_t **into,
-                                    struct cw_arena *arena, struct cw_tensor *raw, struct cw_error *err)
+static int record_streams_load_file(struct cw_record_streams *f, size_t file, const struct wanted *wanted,
+                                    size_t n, uint64_t *records, uint8_t **into, struct cw_arena *arena,
+                                    struct cw_tensor *raw, struct cw_error *err)
 {
     const struct cw_segment *g = &f->index.segments[file];
     size_t m = 0;
@@ -108,11 +172,15 @@ static int record_streams_load_file(const struct cw_record_streams *f, size_t fi
         }
         raw[wanted[i].place] = (struct cw_tensor){.data = into[m - 1], .size = span.size};
     }
+    struct cw_decompress *z = kept_take(f, file, arena->budget);
     int r = cw_arena_reserve(arena, cw_segment_read_bytes(g), "decompression", err);
-    if (r < 0)
+    if (r < 0) {
+        cw_decompress_free(z);
         return r;
-    r = cw_segment_read(g, f->files[file], records, m, into, err);
+    }
+    r = cw_segment_read(g, f->files[file], records, m, into, &z, err);
     cw_arena_unreserve(arena, cw_segment_read_bytes(g));
+    kept_put(f, file, arena->budget, z);
     return r;
 }
 
@@ -121,7 +189,8 @@ static int streams_load(const struct cw_source *s, const struct cw_load *l, stru
 {
     struct cw_arena *arena = l->arena;
     size_t n = l->n;
-    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    /* only the kept stream, which has a lock, is changed */
+    struct cw_record_streams *f = (struct cw_record_streams *)(uintptr_t)s;
     struct cw_error local = {0};
     err = err ? err : &local;
     struct wanted *wanted = cw_arena_alloc(arena, n * sizeof(*wanted), err);
@@ -191,6 +260,7 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
      * `load`. */
     f->ops.locate = compressed < n ? NULL : streams_locate;
     f->ops.load = compressed < n ? streams_load : NULL;
+    f->ops.trim = compressed < n ? streams_trim : NULL;
     if (r == 0)
         f->base = (struct cw_source){
             .ops = &f->ops,
@@ -225,6 +295,7 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->options = *options;
+    pthread_mutex_init(&f->kept.mutex, NULL);
     f->ops = (struct cw_source_ops){.free = streams_free,
                                     .ids = streams_ids,
                                     .produce = options->produce,

@@ -1,6 +1,8 @@
 /* A source whose files hold many records each, for tfrecord, text, jsonl and tar. Index segments (one per
  * file) say where each record lies. */
 #pragma once
+#include <pthread.h>
+
 #include "ops/source/source_files.h"
 #include "dataset/index.h"
 #include "pipeline/source.h"
@@ -14,6 +16,15 @@ struct cw_record_streams_options {
     uint64_t max_length; /* in bytes; longer records are not read: their raw bytes are empty. 0: no limit */
 };
 
+/* The stream of a compressed file, kept from one `load` to the next. In a file without restart points, the
+ * next records would else be read from the beginning of the file. */
+struct cw_record_streams_kept {
+    pthread_mutex_t mutex;    /* guards the rest */
+    struct cw_decompress *z;  /* NULL: none is kept */
+    size_t file;              /* whose stream it is */
+    struct cw_budget *budget; /* to which the stream's memory is charged */
+};
+
 struct cw_record_streams {
     struct cw_source base;
     struct cw_source_ops ops; /* base.ops */
@@ -22,6 +33,7 @@ struct cw_record_streams {
     uint64_t *first;        /* index.n + 1 values: the first row of each file, then the number of records */
     uint64_t *chunk_ends;   /* for each chunk, the row after its last one */
     struct cw_record_streams_options options;
+    struct cw_record_streams_kept kept;
 };
 
 /* The attributes that cw_record_streams_open reads; they come first in the operator's table. */
