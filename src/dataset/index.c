@@ -131,7 +131,7 @@ struct opening {
     struct cw_segment *segments;
     atomic_size_t next, reused;
     size_t n_threads;
-    pthread_mutex_t large; /* held while a file is read that takes more memory than a thread's share */
+    pthread_rwlock_t alone; /* locked for writing while a file is read that takes more than its share */
     struct cw_file_threads threads;
 };
 
@@ -159,19 +159,22 @@ void cw_file_threads_fail(struct cw_file_threads *t, size_t i, int status, const
     t->status = status;
 }
 
-/* The files that are read at a time share a quarter of the memory budget. A file that takes more than its
- * share is read again with half of the budget, one such file at a time. */
+/* The files that are read at a time share the memory budget. A file that takes more than its share is read
+ * again, alone and with the whole budget. */
 static int index_open_file(struct opening *o, size_t i, bool *ret_reused, struct cw_error *err)
 {
-    size_t memory = o->options->memory, share = memory ? CW_MAX(memory / 4 / o->n_threads, (size_t)1) : 0;
+    size_t memory = o->options->memory, share = memory ? CW_MAX(memory / o->n_threads, (size_t)1) : 0;
+    pthread_rwlock_rdlock(&o->alone);
     int r = index_open_segment(o->paths[i], o->prefixes[i], o->options, share, &o->segments[i], ret_reused,
                                err);
-    if (r != CW_E_BUDGET)
+    pthread_rwlock_unlock(&o->alone);
+    if (r != CW_E_BUDGET || share == memory)
         return r;
     *err = (struct cw_error){0};
-    CW_GUARD(&o->large);
-    return index_open_segment(o->paths[i], o->prefixes[i], o->options, memory / 2, &o->segments[i],
-                              ret_reused, err);
+    pthread_rwlock_wrlock(&o->alone);
+    r = index_open_segment(o->paths[i], o->prefixes[i], o->options, memory, &o->segments[i], ret_reused, err);
+    pthread_rwlock_unlock(&o->alone);
+    return r;
 }
 
 static void *index_open_files(void *arg)
@@ -201,9 +204,9 @@ int cw_index_open(char *const *paths, const size_t *prefixes, size_t n,
         return cw_error_nomem(err, n * sizeof(*x.segments), "an index");
     o.segments = x.segments;
     o.n_threads = CW_MIN(CW_MAX(n, (size_t)1), (size_t)CW_MAX(options->threads, 1));
-    pthread_mutex_init(&o.large, NULL);
+    pthread_rwlock_init(&o.alone, NULL);
     cw_file_threads_run(&o.threads, o.n_threads, index_open_files, &o);
-    pthread_mutex_destroy(&o.large);
+    pthread_rwlock_destroy(&o.alone);
     if (o.threads.status < 0) {
         if (err)
             *err = o.threads.error;

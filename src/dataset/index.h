@@ -40,7 +40,7 @@ struct cw_index_options {
     bool write_sidecar;
     bool rebuild;             /* ignore existing index files */
     int threads;              /* >= 1 */
-    size_t memory;            /* the memory budget: decompression takes at most half of it; 0: no limit */
+    size_t memory;            /* bytes that decompression may take, by all threads; 0: no limit */
     int (*cancelled)(void *); /* true: stop; may be NULL; called by all threads */
     void *cancel_arg;
 };

@@ -113,15 +113,13 @@ int cw_codec_need(struct cw_decompress *z, uint64_t bytes, struct cw_error *err)
         return 0;
     char value[32], expected[64];
     const char *path = cw_file_path(z->file);
-    snprintf(value, sizeof(value), "%zu", z->most * 2);
-    snprintf(expected, sizeof(expected), "at least %" PRIu64 " bytes", bytes * 2);
+    snprintf(value, sizeof(value), "%zu", z->most);
+    snprintf(expected, sizeof(expected), "at least %" PRIu64 " bytes", bytes);
     cw_error_file(err, path);
     return cw_error_value(err, CW_E_BUDGET, "memory", value, expected,
-                          "%s: the %s data at byte %" PRIu64 " take %" PRIu64
-                          " bytes of memory to decompress: expected at most half of the memory budget, %zu "
-                          "bytes; raise the budget to %" PRIu64
-                          " bytes, or compress the file with a smaller window",
-                          path, cw_codec_names[z->codec], cw_codec_offset(z), bytes, z->most, bytes * 2);
+                          "memory budget %zu is too small: decompressing the %s data of %s (at byte %" PRIu64
+                          ") takes %" PRIu64 " bytes; expected at least %" PRIu64,
+                          z->most, cw_codec_names[z->codec], path, cw_codec_offset(z), bytes, bytes);
 }
 
 int cw_codec_damaged(const struct cw_decompress *z, const char *why, struct cw_error *err)

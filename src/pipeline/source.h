@@ -17,7 +17,7 @@ struct cw_source_env {
     const char *const *data_roots;
     size_t n_data_roots;
     int threads;   /* threads that build an index, >= 1 */
-    size_t memory; /* the memory budget in bytes, which these threads keep to; 0: no limit */
+    size_t memory; /* bytes that decompression by these threads may take; 0: no limit */
     int (*cancelled)(void *);
     void *cancel_arg;
 };

@@ -49,7 +49,7 @@ int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char
 int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir,
                      struct cw_error *err) _must_check_;
 /* Opens the sources, and makes their indexes where these are missing. index_dir NULL: cw_index_dir(). memory:
- * the budget in bytes, half of which indexing may take. */
+ * bytes that decompression may take meanwhile. */
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, size_t memory,
                   struct cw_error *err) _must_check_;
 /* Makes the iterator over the opened sequence. Makes l->autocache, too, if the runner is adaptive. */

@@ -255,6 +255,72 @@ static void reads_compressed(void **state)
     bytes_free(&packed);
 }
 
+/* A file without restart points: a stream that an earlier call has left is read on, also by a call that skips
+ * records; only a call for earlier records begins anew. */
+static void reads_on_from_the_last_record(void **state)
+{
+    (void)state;
+    struct bytes b = {0}, packed = {0};
+    struct cw_index_options o = {.threads = 1};
+    struct cw_index x;
+    uint8_t *into = malloc(1016);
+    assert_non_null(into);
+    for (uint32_t i = 0; i < 100; i++)
+        bytes_add_numbered(&b, i, 1000);
+    bytes_add_zstd(&packed, b.data, b.size);
+    const char *path = temp_file("one-frame", packed.data, packed.size);
+    assert_int_equal(open_one(path, &o, &x, NULL), 0);
+    assert_int_equal(x.segments[0].n_restarts, 0);
+    struct cw_file *f = open_file(path);
+    struct cw_decompress *z = NULL, *first = NULL;
+    static const uint64_t records[] = {3, 4, 50, 99, 2};
+    for (size_t i = 0; i < CW_COUNT_OF(records); i++) {
+        assert_int_equal(cw_segment_read(&x.segments[0], f, &records[i], 1, &into, &z, NULL), 0);
+        assert_memory_equal(into, b.data + records[i] * 1016, 1016);
+        assert_int_equal(cw_decompress_position(z), (records[i] + 1) * 1016);
+        first = first ? first : z;
+        assert_true(z == first || records[i] == 2);
+    }
+    cw_decompress_free(z);
+    cw_file_free(f);
+    cw_index_deinit(&x);
+    bytes_free(&b);
+    bytes_free(&packed);
+    free(into);
+}
+
+/* What must be decompressed and discarded to reach a chunk. */
+static void counts_what_is_discarded(void **state)
+{
+    (void)state;
+    struct bytes b = {0}, packed = {0};
+    struct cw_index_options o = {.threads = 1};
+    struct cw_index x;
+    uint8_t *zeros = calloc(1, 3 << 20);
+    assert_non_null(zeros);
+    for (int i = 0; i < 4; i++)
+        bytes_add_record(&b, zeros, 3 << 20); /* each is a chunk */
+    size_t frame = b.size / 4;
+    bytes_add_zstd(&packed, b.data, b.size);
+    assert_int_equal(open_one(temp_file("one", packed.data, packed.size), &o, &x, NULL), 0);
+    assert_int_equal(x.segments[0].n_chunks, 4);
+    assert_int_equal(cw_segment_discarded(&x.segments[0]), 3 * frame);
+    cw_index_deinit(&x);
+    packed.size = 0;
+    for (size_t i = 0; i < 4; i++)
+        bytes_add_zstd(&packed, b.data + i * frame, frame);
+    assert_int_equal(open_one(temp_file("four", packed.data, packed.size), &o, &x, NULL), 0);
+    assert_int_equal(x.segments[0].n_restarts, 3);
+    assert_int_equal(cw_segment_discarded(&x.segments[0]), 0);
+    cw_index_deinit(&x);
+    assert_int_equal(open_one(temp_file("plain", b.data, b.size), &o, &x, NULL), 0);
+    assert_int_equal(cw_segment_discarded(&x.segments[0]), 0);
+    cw_index_deinit(&x);
+    bytes_free(&b);
+    bytes_free(&packed);
+    free(zeros);
+}
+
 /* gzip's first bytes may be a plain file's length. */
 static void tells_plain_from_gzip(void **state)
 {
@@ -368,6 +434,8 @@ int main(void)
         cmocka_unit_test(keeps_and_renews),
         cmocka_unit_test(ignores_damaged_index_files),
         cmocka_unit_test(reads_compressed),
+        cmocka_unit_test(reads_on_from_the_last_record),
+        cmocka_unit_test(counts_what_is_discarded),
         cmocka_unit_test(tells_plain_from_gzip),
         cmocka_unit_test(reports_the_first_of_many),
         cmocka_unit_test(indexes_whole_files),
