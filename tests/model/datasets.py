@@ -4,9 +4,11 @@ tar archives. Some records are damaged on request.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import math
 import random
 import struct
@@ -36,6 +38,10 @@ def tfrecord_bytes(records: list[bytes], bad_crc: set[int] = frozenset()) -> byt
 def compress(data: bytes, compression: str) -> bytes:
     if compression == "gzip":
         return gzip.compress(data, mtime=0)
+    if compression == "bzip2":
+        return bz2.compress(data)
+    if compression == "xz":
+        return lzma.compress(data, preset=0)
     return zlib.compress(data) if compression == "zlib" else data
 
 

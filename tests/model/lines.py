@@ -9,7 +9,7 @@ import numpy as np
 from . import philox
 from .dtypes import FLOATS, RecordError, Type, Value, array, float_value, to_numpy
 from .operators import Feature, read_features
-from .sources import Record, Source, decompress, matching_files
+from .sources import Record, Source, decompress, detected, matching_files
 
 
 class Lines(Source):
@@ -23,7 +23,7 @@ class Lines(Source):
 
     def add_file(self, relative: str, stored: bytes, compression: str) -> None:
         if compression == "auto":
-            compression = "gzip" if stored[:2] == b"\x1f\x8b" else "none"
+            compression = detected(stored)
         data, compressed = decompress(stored, compression)
         if compressed:
             self.random_access = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import glob
 import gzip
+import lzma
 import os
 import zlib
 from collections.abc import Mapping
@@ -145,15 +147,21 @@ class TFRecord(Source):
         return {"record": Value("bytes", body)}
 
 
+def detected(stored: bytes) -> str:
+    """The compression that the first bytes name; zlib's are not looked for."""
+    magics = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
+    return next((codec for codec, magic in magics.items() if stored.startswith(magic)), "none")
+
+
 def decompress(stored: bytes, compression: str) -> tuple[bytes, bool]:
     """(data, whether it was compressed). `auto`: plain if it starts with a good length, or else by its first
-    two bytes.
+    bytes.
     """
     if compression == "auto":
         if len(stored) >= 12 and int.from_bytes(stored[8:12], "little") == masked_crc(stored[:8]):
             compression = "none"
-        elif stored[:2] == b"\x1f\x8b":
-            compression = "gzip"
+        elif detected(stored) != "none":
+            compression = detected(stored)
         elif len(stored) >= 2 and stored[0] & 15 == 8 and int.from_bytes(stored[:2], "big") % 31 == 0:
             compression = "zlib"
         else:
@@ -163,7 +171,11 @@ def decompress(stored: bytes, compression: str) -> tuple[bytes, bool]:
             return gzip.decompress(stored), True
         if compression == "zlib":
             return zlib.decompress(stored), True
-    except (OSError, EOFError, zlib.error) as error:
+        if compression == "bzip2":
+            return bz2.decompress(stored), True
+        if compression == "xz":
+            return lzma.decompress(stored), True
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise RunError(f"damaged {compression} stream: {error}") from error
     return stored, False
 

@@ -12,7 +12,7 @@ from . import philox
 from .dtypes import RecordError, RunError, Type, Value
 from .lines import number
 from .operators import Feature, read_features
-from .sources import Record, Source, decompress, matching_files
+from .sources import Record, Source, decompress, detected, matching_files
 
 BLOCK = 512
 
@@ -81,7 +81,7 @@ class Tar(Source):
 
     def add_file(self, relative: str, stored: bytes, compression: str) -> None:
         if compression == "auto":
-            compression = "gzip" if stored[:2] == b"\x1f\x8b" else "none"
+            compression = detected(stored)
         archive, compressed = decompress(stored, compression)
         if compressed:
             self.random_access = False
