@@ -118,7 +118,7 @@ def test_shuffled_and_resumed(tmp_path, codec, members):
     """Several chunks, read in another order and by several threads: the digest is that of zlib's file. A run
     that stops and resumes gives the rest.
     """
-    data = lines(12_000)
+    data = lines(6_000)
     reference = text(tmp_path / "reference", compressed.packed("zlib", data), SHUFFLE, compression="zlib")
     wanted = run(reference, "--digest", "--seed", 5)
     size = -(-len(data) // members)
@@ -127,22 +127,22 @@ def test_shuffled_and_resumed(tmp_path, codec, members):
     begun = run(path, *words, "--batches", wanted["batches"] // 3)
     rest = run(path, *words, "--threads", 3)
     assert added(begun["digest"], rest["digest"]) == wanted["digest"]
-    assert begun["elements"] + rest["elements"] == wanted["elements"] == 12_000
+    assert begun["elements"] + rest["elements"] == wanted["elements"] == 6_000
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_one_record_is_read_by_itself(tmp_path, codec):
     """A record in the middle: decompression begins at a restart point, where the file has one."""
-    data = lines(12_000)
+    data = lines(6_000)
     path = text(
         tmp_path / "packed",
         compressed.packed(codec, data, 300_000),
-        {"op": "skip", "count": 8_000},
+        {"op": "skip", "count": 4_000},
         {"op": "take", "count": 3},
         compression=codec,
     )
     run(path, "--dump", tmp_path / "dump")
-    want = data.splitlines()[8_000:8_003]
+    want = data.splitlines()[4_000:4_003]
     (dumped,) = (tmp_path / "dump").glob("*.npz")
     assert b"".join(want) in dumped.read_bytes()
 
@@ -266,7 +266,7 @@ def test_blocks_of_xz_are_restart_points(tmp_path):
 @pytest.mark.parametrize("members", [1, 12])
 def test_a_stream_that_is_kept_is_given_up_for_memory(tmp_path, members):
     """Files without restart points, side by side, in as little memory as the error says is enough."""
-    data = b"".join(b"%d %s\n" % (i, b"x" * 1000) for i in range(12_000))
+    data = b"".join(b"%d %s\n" % (i, b"x" * 1000) for i in range(6_000))
     size = -(-len(data) // members)
     for name in ("a", "b"):
         (tmp_path / f"{name}.data").write_bytes(compressed.packed("zstd", data, size))
@@ -282,3 +282,17 @@ def test_a_stream_that_is_kept_is_given_up_for_memory(tmp_path, members):
             break
         memory = re.search(r"expected at least (\d+)$", ran.error["message"])[1]
     assert ran.json["digest"] == whole
+
+
+@pytest.mark.parametrize("codec", ["zstd", "xz"])
+def test_workers_read_compressed_files(daemons, tmp_path, codec):
+    """Two workers, each of which begins its ranges somewhere in the files."""
+    data = lines(6_000)
+    for k in range(2):
+        (tmp_path / f"{k}.data").write_bytes(compressed.packed(codec, data))
+    path = write(tmp_path / "p.json", [{"op": "text", "files": "*.data"}, SHUFFLE, BATCH])
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    for _ in range(2):
+        daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "80M")
+    served = run(path, "--digest", "--service", dispatcher.address, "--job", "job")
+    assert served["digest"] == run(path, "--digest")["digest"] and served["elements"] == 12_000
