@@ -274,7 +274,7 @@ class Generator:
         return self.decode(chain, "image") if images and rng.random() < 0.9 else chain
 
     def compression(self) -> str:
-        """Others stand in for gzip by the case's seed, which takes no draw: older seeds stay what they were."""
+        """The case's seed chooses what stands for gzip, without a draw: older seeds stay what they were."""
         drawn = self.rng.choice(["none", "none", "gzip", "zlib"])
         return ("gzip", "bzip2", "xz")[self.case.seed % 3] if drawn == "gzip" else drawn
 
