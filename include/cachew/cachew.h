@@ -354,6 +354,11 @@ CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struc
  * bucket_by_length). The options epochs and state have no effect. */
 CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options,
                                        uint64_t *ret, struct cachew_error **err) CACHEW_CHECKED;
+/* Sets *ret to the number of elements of an epoch, over all ranks: the rows of all its batches if no record
+ * fails, padding not counted; UINT64_MAX: endless. Opens the sources. Returns 1 if the number is not known
+ * before the run (after a filter, for example). The options epochs and state have no effect. */
+CACHEW_API int cachew_pipeline_elements(const struct cachew_pipeline *p, const struct cachew_options *options,
+                                        uint64_t *ret, struct cachew_error **err) CACHEW_CHECKED;
 /* Sets *ret, new, to the state that an iterator with these options has before its first batch: the start of
  * the run, or options.state after checking it. Opens the sources and computes nothing. With a service it
  * fails with CACHEW_E_OPTION, because the data are at the workers: open an iterator and use

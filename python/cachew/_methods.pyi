@@ -432,6 +432,7 @@ class Operators:
         *,
         window: int = 0,
         reshuffle: bool = True,
+        seed: int = -1,
     ) -> Dataset:
         """Puts the elements in random order, in a new order in each epoch.
 
@@ -445,6 +446,9 @@ class Operators:
         window: for the source `iterable`, whose length is not known: number of consecutive elements
             that are permuted among themselves; for any other source: 0 (an integer, from 0 to 1048576)
         reshuffle: true: a new order in each epoch; false: the same order in all epochs (true or false)
+        seed: -1: the order follows from the seed of the run; else the order follows from this seed, in
+            every run, and wherever the shuffle stands. With reshuffle false it is also the same in all
+            passes of a later `repeat`. Not for shuffles by chunk (an integer, at least -1)
         """
 
     def skip(self, count: int) -> Dataset:

@@ -95,12 +95,27 @@ static void count_batches(struct core_call *c)
     c->r = cachew_pipeline_batches(c->p, &c->options, &c->n, &c->error);
 }
 
-static PyObject *pipeline_batches(PyObject *self, PyObject *options)
+static void count_elements(struct core_call *c)
 {
-    struct core_call c = {.fn = count_batches};
+    c->r = cachew_pipeline_elements(c->p, &c->options, &c->n, &c->error);
+}
+
+static PyObject *call_for_count(void (*fn)(struct core_call *), PyObject *self, PyObject *options)
+{
+    struct core_call c = {.fn = fn};
     if (!core_call(&c, core_state_of(self), self, options))
         return NULL;
     return c.r == 1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(c.n == UINT64_MAX ? -1 : (long long)c.n);
+}
+
+static PyObject *pipeline_batches(PyObject *self, PyObject *options)
+{
+    return call_for_count(count_batches, self, options);
+}
+
+static PyObject *pipeline_elements(PyObject *self, PyObject *options)
+{
+    return call_for_count(count_elements, self, options);
 }
 
 static PyObject *call_for_text(struct core_call *c, PyObject *self, PyObject *options)
@@ -142,6 +157,8 @@ static PyMethodDef methods[] = {
     {"batches", pipeline_batches, METH_O,
      "batches(options) -> number of batches of an epoch for each rank; -1: endless; None: not known "
      "beforehand"},
+    {"elements", pipeline_elements, METH_O,
+     "elements(options) -> number of elements of an epoch; -1: endless; None: not known beforehand"},
     {"state", pipeline_state, METH_O,
      "state(options) -> the state of an iterator before its first batch; computes nothing"},
     {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, without attributes that have their default"},

@@ -1,4 +1,5 @@
-/* Facts about a pipeline whose sources are open: the number of batches, and the report of `explain`. */
+/* Facts about a pipeline whose sources are open: the numbers of batches and elements, and the report of
+ * `explain`. */
 #include "api/cachew_impl.h"
 
 #include "base/machine.h"
@@ -16,20 +17,52 @@ static int pipeline_count_batches(const struct cw_local *l, uint64_t *ret)
     return 0;
 }
 
+/* Sets *ret to the number of elements of an epoch's batches, over all ranks. Returns 1 if it is not known
+ * before the run. */
+static int pipeline_count_elements(const struct cw_local *l, uint64_t *ret)
+{
+    const struct cw_compiled *c = l->compiled;
+    uint64_t n = l->sequence->n_positions;
+    if (!c->elements_known)
+        return 1;
+    *ret = n >= CW_ENDLESS ? UINT64_MAX : n - (c->drop_remainder ? n % c->batch_size : 0);
+    return 0;
+}
+
+/* Opens the sources and calls `count`. Returns what it returns. */
+static int pipeline_count(const struct cachew_pipeline *p, const struct cachew_options *o,
+                          int (*count)(const struct cw_local *l, uint64_t *ret), uint64_t *ret,
+                          struct cw_error *err)
+{
+    struct cw_local l = {0};
+    unsigned threads;
+    int r = cw_api_open(p, o, &l, &threads, err);
+    if (r >= 0)
+        r = count(&l, ret);
+    cw_local_deinit(&l);
+    return r;
+}
+
+int cachew_pipeline_elements(const struct cachew_pipeline *p, const struct cachew_options *options,
+                             uint64_t *ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    int r = cw_api_read_options(options, &o, &e);
+    if (r >= 0)
+        r = pipeline_count(p, &o, pipeline_count_elements, ret, &e);
+    return r < 0 ? cw_api_fail(r, &e, err) : r;
+}
+
 int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options,
                             uint64_t *ret, struct cachew_error **err)
 {
     struct cw_error e = {0};
-    struct cw_local l = {0};
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     uint64_t n = 0;
-    unsigned threads;
     int r = cw_api_read_options(options, &o, &e);
     if (r >= 0)
-        r = cw_api_open(p, &o, &l, &threads, &e);
-    if (r >= 0)
-        r = pipeline_count_batches(&l, &n);
-    cw_local_deinit(&l);
+        r = pipeline_count(p, &o, pipeline_count_batches, &n, &e);
     if (r < 0)
         return cw_api_fail(r, &e, err);
     if (r == 0) /* padding fills up the last round, so all ranks get the same number */

@@ -50,12 +50,11 @@ void cw_epoch_deinit(struct cw_epoch *e)
 
 void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *order, size_t n)
 {
-    const char *salt = e->sequence->stream_salt;
+    const struct cw_shuffle_draw *d = &e->sequence->stream_draw;
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
-    if (salt)
-        cw_permute(cw_shuffle_key(e, salt, e->sequence->stream_reshuffle, 0, 1, window), order, n,
-                   sizeof(*order));
+    if (d->salt)
+        cw_permute(cw_shuffle_key(e, d, 0, 1, window), order, n, sizeof(*order));
 }
 
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err)

@@ -12,14 +12,15 @@
 #define FULL(limit) ((limit) / 4 * 3)
 #define FIRST_SLOTS 256
 
-uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuffle, uint64_t pass,
+uint64_t cw_shuffle_key(const struct cw_epoch *e, const struct cw_shuffle_draw *d, uint64_t pass,
                         uint64_t level, uint64_t window)
 {
     struct cw_key key = {0};
-    cw_key_u64(&key, e->seed);
-    cw_key_u64(&key, reshuffle ? e->epoch : 0);
-    cw_key_text(&key, salt);
-    cw_key_u64(&key, pass);
+    bool fixed = d->seed >= 0 && !d->reshuffle; /* one order, whatever the run, the epoch and the pass */
+    cw_key_u64(&key, d->seed >= 0 ? (uint64_t)d->seed : e->seed);
+    cw_key_u64(&key, d->reshuffle ? e->epoch : 0);
+    cw_key_text(&key, d->salt);
+    cw_key_u64(&key, fixed ? 0 : pass);
     cw_key_u64(&key, level);
     cw_key_u64(&key, window);
     return cw_key_hash(&key);
@@ -28,8 +29,7 @@ uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuff
 void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass,
                         struct cw_permutation *ret)
 {
-    cw_permutation_init(ret, cw_shuffle_key(e, node->shuffle->salt, node->shuffle->reshuffle, pass, 0, 0),
-                        node->n);
+    cw_permutation_init(ret, cw_shuffle_key(e, &node->shuffle->draw, pass, 0, 0), node->n);
 }
 
 int cw_orders_new(const struct cw_sequence *s, struct cw_orders **ret, struct cw_error *err)
@@ -228,8 +228,7 @@ static int order_make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass,
     }
     for (uint64_t k = 0; k < n; k++)
         o->at[k] = (uint32_t)k;
-    cw_permute(cw_shuffle_key(e, f->salt, f->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
-               sizeof(*o->at));
+    cw_permute(cw_shuffle_key(e, &f->draw, pass, !chunks, chunks ? 0 : window), o->at, n, sizeof(*o->at));
     for (uint64_t k = 0, end = 0; ends && k < n; k++)
         o->ends[k] = end += cw_chunk_end(f, o->at[k], s->n) - cw_chunk_begin(f, o->at[k]);
     *ret = o;

@@ -21,8 +21,7 @@ struct cw_shuffle {
     enum cw_shuffle_kind kind;
     unsigned id;       /* number among the sequence's shuffles, below n_shuffles */
     unsigned position; /* of the operator in the pipeline */
-    bool reshuffle;    /* another order in each epoch; false: the order of epoch 0 in all epochs */
-    char *salt;        /* owned */
+    struct cw_shuffle_draw draw;
     /* Unless kind is CW_SHUFFLE_NETWORK: the chunks that are permuted. Either all have `uniform` positions
      * (the last may have fewer), or `ends` (owned) holds the position after each chunk. With CW_SHUFFLE_TABLE
      * each chunk is a single position. */
@@ -32,7 +31,7 @@ struct cw_shuffle {
 static inline void cw_shuffle_free(struct cw_shuffle *s)
 {
     if (s) {
-        free(s->salt);
+        free(s->draw.salt);
         free(s->ends);
     }
     free(s);
@@ -71,7 +70,7 @@ void cw_order_put(struct cw_epoch *e, struct cw_order *o);
 
 /* Returns the key of the permutation of a shuffle's positions or chunks (level 0) or of a window (level 1).
  */
-uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuffle, uint64_t pass,
+uint64_t cw_shuffle_key(const struct cw_epoch *e, const struct cw_shuffle_draw *d, uint64_t pass,
                         uint64_t level, uint64_t window);
 /* Makes the permutation of all positions of a shuffle of kind CW_SHUFFLE_NETWORK in a pass. */
 void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass,

@@ -182,7 +182,7 @@ static void sequence_set_sizes(struct cw_sequence *s)
     uint64_t batch = c->batch_size, unit = cw_piece_unit(c), bytes = 0, records = 0, limit = LIMIT_POSITIONS;
     if (s->stream) { /* a stream without shuffle has no window to fill: elements are passed on in small pieces
                       */
-        s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
+        s->window = s->stream_draw.salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
         s->piece_size = s->window;
         return;
     }
@@ -283,7 +283,7 @@ struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
     for (unsigned i = 0; i < s->n_sources; i++)
         cw_source_free(s->sources[i]);
     free(s->sources);
-    free(s->stream_salt);
+    free(s->stream_draw.salt);
     free(s);
     return NULL;
 }

@@ -25,6 +25,14 @@ struct cw_plan {
     uint64_t n_positions, snapshot; /* as in struct cw_sequence */
 };
 
+/* What the permutations of a shuffle follow from, besides the run's seed, the epoch and the number of
+ * positions (docs/semantics.md, section 4). */
+struct cw_shuffle_draw {
+    char *salt;     /* owned; NULL: there is no shuffle */
+    int64_t seed;   /* -1: the seed of the run */
+    bool reshuffle; /* another order in each epoch; false: that of epoch 0 in all epochs */
+};
+
 struct cw_seq;
 
 struct cw_sequence {
@@ -43,9 +51,8 @@ struct cw_sequence {
     bool by_chunk;     /* a shuffle is by chunk */
     unsigned n_shuffles;
     struct cw_source *stream; /* the only source, if it is a stream, else NULL; borrowed */
-    /* salt of the shuffle of a stream, whose windows are permuted once they have arrived; NULL: no shuffle */
-    char *stream_salt;
-    bool stream_reshuffle; /* another order in each epoch */
+    struct cw_shuffle_draw
+        stream_draw; /* of a stream's shuffle: windows are permuted once they have arrived */
 };
 
 static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)

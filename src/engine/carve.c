@@ -25,7 +25,7 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
     uint64_t size = r->sequence->piece_size;
     p->plan.begin = s->position;
     /* a shuffle permutes a stream by whole windows, so the piece begins where its window begins */
-    if (r->sequence->stream_salt && s->position == s->entry.position)
+    if (r->sequence->stream_draw.salt && s->position == s->entry.position)
         p->plan.begin = s->position / size * size;
     p->plan.n = CW_MIN(size - p->plan.begin % size, s->end - p->plan.begin);
     p->carved = s->position - p->plan.begin;

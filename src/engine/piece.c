@@ -73,7 +73,7 @@ static int pull_stopped(void *arg)
 static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     struct cw_source *source = r->sequence->stream;
-    bool shuffled = r->sequence->stream_salt;
+    bool shuffled = r->sequence->stream_draw.salt;
     size_t n = shuffled ? r->sequence->window - p->plan.begin % r->sequence->window : p->plan.n,
            least = shuffled ? n : pull_least(r, p);
     p->plan.raw = calloc(p->plan.n, sizeof(*p->plan.raw));

@@ -375,6 +375,7 @@ static int compile(struct cw_compile *x)
     if (r < 0)
         return r;
     c->counted = flow.counted && !c->keyed;
+    c->elements_known = flow.counted && (!c->keyed || (c->batch_from == 0 && c->batch_to == UINT64_MAX));
     c->sequential |= flow.limited && c->keyed;
     if (c->drop_remainder)
         compile_whole_batches(c, x->last_takes);

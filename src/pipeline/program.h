@@ -95,6 +95,8 @@ struct cw_compiled {
     /* the batch and slot of an element follow from its position: no operator filters, and there are no
      * buckets */
     bool counted;
+    /* the number of elements of an epoch is known: as counted, but there may be buckets */
+    bool elements_known;
     /* an element's result may depend on all elements before it, so a service runs an epoch on one worker */
     bool sequential;
     uint64_t take; /* if not sequential: the epoch ends after this many elements; UINT64_MAX: no such limit */

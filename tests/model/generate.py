@@ -497,9 +497,12 @@ class Generator:
             return {"op": kind}
         elif kind == "shuffle":
             keeps = {"reshuffle": False} if rng.random() < 0.2 else {}
+            seeded = {"seed": rng.randint(0, 3)} if rng.random() < 0.2 else {}
             if chain[0]["op"] == "iterable":
-                return {"op": kind, "window": rng.randint(1, 50)} | keeps
-            return {"op": kind} | ({"by": "chunk"} if rng.random() < 0.3 else {}) | keeps
+                return {"op": kind, "window": rng.randint(1, 50)} | keeps | seeded
+            if rng.random() < 0.3:
+                return {"op": kind, "by": "chunk"} | keeps
+            return {"op": kind} | keeps | seeded
         elif kind in ("autocache", "cache"):
             if rng.random() < 0.6:
                 return {"op": kind}

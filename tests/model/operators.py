@@ -42,7 +42,7 @@ DEFAULTS: dict[str, dict] = {
     "select": {},
     "drop": {},
     "rename": {},
-    "shuffle": {"by": "record", "window": 0, "reshuffle": True},
+    "shuffle": {"by": "record", "window": 0, "reshuffle": True, "seed": -1},
     "batch": {"drop_remainder": False},
     "bucket_by_length": {"pad": {}},
     "repeat": {},

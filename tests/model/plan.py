@@ -239,6 +239,13 @@ class Plan:
                 raise PlanError("pack of a stream, or after a take or skip that counts")
             if node.name == "shuffle" and self.any_counting(nodes[:i]):
                 raise PlanError("shuffle after a take or skip that counts")
+            if (
+                node.name == "shuffle"
+                and not self.stream
+                and node.attrs["seed"] >= 0
+                and not self.record_by_record(node, nodes[:i])
+            ):
+                raise PlanError("a shuffle by chunk with a seed of its own")
 
     def shuffles_before_endless_repeat(self, nodes: list[Node]) -> list[Node]:
         """Each shuffle whose input is endless is moved before the repeat that makes it so."""
@@ -354,12 +361,12 @@ class Plan:
     def shuffled(
         self, node: Node, before: list[Node], passes: list, seed: int, epoch: int
     ) -> Iterator[list[Position]]:
-        p = 0
+        p, run_seed = 0, seed
         for ordinal, count in reversed(passes):
             p = ordinal + count * p
-        epoch_of_order = epoch if node.attrs["reshuffle"] else 0
-        chunks = list(self.chunks(before, passes, seed, epoch))
-        key = philox.shuffle_key(seed, epoch_of_order, node.salt, p, 0, 0)
+        seed, epoch_of_order, salt, p = self.draw_of(node, seed, epoch, p)
+        chunks = list(self.chunks(before, passes, run_seed, epoch))
+        key = philox.shuffle_key(seed, epoch_of_order, salt, p, 0, 0)
         if self.record_by_record(node, before):
             positions = [position for chunk in chunks for position in chunk]
             positions = [positions[k] for k in philox.permutation(key, len(positions))]
@@ -372,22 +379,30 @@ class Plan:
         shuffled = []
         for w in range(0, len(positions), self.window_size):
             window = positions[w : w + self.window_size]
-            key = philox.shuffle_key(seed, epoch_of_order, node.salt, p, 1, w // self.window_size)
+            key = philox.shuffle_key(seed, epoch_of_order, salt, p, 1, w // self.window_size)
             shuffled += [window[k] for k in philox.table(key, len(window))]
         at = 0
         for size in sizes:
             yield shuffled[at : at + size]
             at += size
 
+    @staticmethod
+    def draw_of(node: Node, seed: int, epoch: int, p: int) -> tuple[int, int, str, int]:
+        """The seed, the epoch, the salt and the pass of a shuffle's key."""
+        epoch = epoch if node.attrs["reshuffle"] else 0
+        if node.attrs["seed"] < 0:
+            return seed, epoch, node.salt, p
+        return node.attrs["seed"], epoch, "shuffle", p if node.attrs["reshuffle"] else 0
+
     def shuffled_stream(
         self, node: Node, before: list[Node], seed: int, epoch: int
     ) -> Iterator[list[Position]]:
         """Just the windows: what is not there yet can't be permuted."""
         positions = [p for chunk in self.chunks(before, [], seed, epoch) for p in chunk]
-        epoch_of_order = epoch if node.attrs["reshuffle"] else 0
+        seed, epoch_of_order, salt, _ = self.draw_of(node, seed, epoch, 0)
         for at in range(0, len(positions), self.window_size):
             window = positions[at : at + self.window_size]
-            key = philox.shuffle_key(seed, epoch_of_order, node.salt, 0, 1, at // self.window_size)
+            key = philox.shuffle_key(seed, epoch_of_order, salt, 0, 1, at // self.window_size)
             yield [window[k] for k in philox.table(key, len(window))]
 
     def record_by_record(self, node: Node, before: list[Node]) -> bool:

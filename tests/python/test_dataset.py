@@ -64,7 +64,7 @@ def test_first_argument_is_the_component():
         (
             lambda d: d.shuffle(buffer=100),
             (
-                "shuffle() has no argument buffer (it has by, window, reshuffle); "
+                "shuffle() has no argument buffer (it has by, window, reshuffle, seed); "
                 "there is no buffer to size: shuffle() permutes all elements"
             ),
         ),

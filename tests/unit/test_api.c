@@ -171,11 +171,15 @@ static void counts_batches(void **state)
                 struct cachew_pipeline *p = parse(text);
                 struct cachew_iterator *it = open_iterator(p, &o);
                 struct cachew_batch *b;
-                uint64_t n, seen = 0;
-                for (; cachew_iterator_next(it, -1, &b, NULL) == 0; seen++)
+                uint64_t n, seen = 0, rows = 0;
+                for (; cachew_iterator_next(it, -1, &b, NULL) == 0; seen++) {
+                    rows += cachew_batch_records(b);
                     cachew_batch_release(b);
+                }
                 assert_int_equal(cachew_pipeline_batches(p, &o, &n, NULL), 0);
                 assert_int_equal(n, seen);
+                assert_int_equal(cachew_pipeline_elements(p, &o, &n, NULL), 0);
+                assert_true(ranks > 1 || n == rows);
                 cachew_iterator_free(it);
                 cachew_pipeline_free(p);
             }
@@ -183,10 +187,13 @@ static void counts_batches(void **state)
                                       "{\"op\": \"filter\", \"where\": \"value > 3\"}]}");
     uint64_t n;
     assert_int_equal(cachew_pipeline_batches(p, NULL, &n, NULL), 1);
+    assert_int_equal(cachew_pipeline_elements(p, NULL, &n, NULL), 1);
     cachew_pipeline_free(p);
     p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"repeat\", "
               "\"count\": -1}]}");
     assert_int_equal(cachew_pipeline_batches(p, NULL, &n, NULL), 0);
+    assert_true(n == UINT64_MAX);
+    assert_int_equal(cachew_pipeline_elements(p, NULL, &n, NULL), 0);
     assert_true(n == UINT64_MAX);
     cachew_pipeline_free(p);
 }

@@ -117,7 +117,7 @@ static void test_suggestions(void **state)
     refused(chain("{\"op\": \"range\", \"stpo\": 5}"), "range", "stpo", "5", "stop, start, step",
             "did you mean \"stop\"?");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\", \"buffer_size\": 9}"), "shuffle",
-            "buffer_size", "9", NULL, "it has: by, window, reshuffle; there is no buffer to size");
+            "buffer_size", "9", NULL, "it has: by, window, reshuffle, seed; there is no buffer to size");
     refused(chain("{\"op\": \"synthetic\", \"count\": 5, \"fill\": \"radnom\"}"), "synthetic", "fill",
             "\"radnom\"", "random", "did you mean \"random\"?");
     refused("{\"cachew\": 1, \"pipelin\": []}", NULL, NULL, NULL, NULL, "did you mean \"pipeline\"?");

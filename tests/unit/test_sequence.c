@@ -163,9 +163,12 @@ static uint64_t key_of(const struct naive *x, const struct cw_node *node, uint64
 {
     char salt[40];
     bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
-    uint64_t tail[3] = {pass, level, window}, head[2] = {x->seed, reshuffle ? x->epoch : 0};
+    json_int_t own = json_integer_value(json_object_get(node->attrs, "seed"));
+    uint64_t head[2] = {own < 0 ? x->seed : (uint64_t)own, reshuffle ? x->epoch : 0},
+             tail[3] = {own < 0 || reshuffle ? pass : 0, level, window};
     uint8_t bytes[100];
-    size_t n = (size_t)snprintf(salt, sizeof(salt), "shuffle/%u", node->occurrence);
+    size_t n = (size_t)(own < 0 ? snprintf(salt, sizeof(salt), "shuffle/%u", node->occurrence)
+                                : snprintf(salt, sizeof(salt), "shuffle"));
     memcpy(bytes, head, 16);
     memcpy(bytes + 16, salt, n);
     memcpy(bytes + 16 + n, tail, 24);
@@ -487,6 +490,15 @@ static void test_by_hand(void **state)
             "\"shuffle\"},{\"op\":\"repeat\",\"count\":3},"
             "{\"op\":\"skip\",\"count\":95},{\"op\":\"take\",\"count\":120}]}",
             3, 1);
+    for (int i = 0; i < 2; i++) { /* a seed of its own: with and without an order that never changes */
+        char text[300];
+        snprintf(
+            text, sizeof(text),
+            "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50},{\"op\":\"shuffle\"},{\"op\":\"shuffle\","
+            "\"seed\":9,\"reshuffle\":%s},{\"op\":\"repeat\",\"count\":3}]}",
+            i ? "true" : "false");
+        compare(text, 3, 1);
+    }
     compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":20,\"chunk\":"
             "0,\"random\":false},{\"op\":\"shuffle\"}],"
             "[{\"op\":\"fake\",\"n\":9}]]},{\"op\":\"repeat\",\"count\":2},{\"op\":\"shuffle\"},{\"op\":"
@@ -503,6 +515,8 @@ static void test_large_shuffles(void **state)
         "{\"op\":\"fake\",\"n\":65537},{\"op\":\"shuffle\"}",
         "{\"op\":\"fake\",\"n\":65700},{\"op\":\"shuffle\",\"reshuffle\":false},{\"op\":\"repeat\",\"count\":"
         "2}",
+        "{\"op\":\"fake\",\"n\":66000},{\"op\":\"shuffle\",\"reshuffle\":false,\"seed\":5},{\"op\":"
+        "\"repeat\",\"count\":2}",
         "{\"op\":\"fake\",\"n\":40000},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":2},{\"op\":\"skip\","
         "\"count\":9},{\"op\":\"shuffle\"}",
         "{\"op\":\"fake\",\"n\":70000},{\"op\":\"shuffle\"},{\"op\":\"shuffle\"},{\"op\":\"take\",\"count\":"
@@ -641,6 +655,8 @@ static void test_refused(void **state)
         {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"skip\",\"count\":1},{"
          "\"op\":\"shuffle\",\"by\":\"chunk\"}",
          "by \"record\""},
+        {"{\"op\":\"fake\",\"n\":7,\"random\":false},{\"op\":\"shuffle\",\"seed\":4}",
+         "seed is 4: expected -1, because this shuffle is by chunk (its input has compressed files)"},
     };
 
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {

@@ -65,8 +65,7 @@ static int shuffle_window_refs(struct cw_epoch *e, const struct cw_seq *s, const
     }
     r = shuffle_chunk_refs(e, s, o, from, length, pass, window, err);
     if (r >= 0)
-        cw_permute(cw_shuffle_key(e, s->shuffle->salt, s->shuffle->reshuffle, pass, 1, w), window, length,
-                   sizeof(*window));
+        cw_permute(cw_shuffle_key(e, &s->shuffle->draw, pass, 1, w), window, length, sizeof(*window));
     if (!whole) {
         if (r >= 0)
             memcpy(out, window + (begin - from), n * sizeof(*out));
@@ -236,6 +235,9 @@ static int shuffle_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t 
 
 /* ---- building ---- */
 
+/* The salt of a shuffle that has a seed of its own. */
+#define SEEDED_SALT "shuffle"
+
 /* Positions per chunk of the result of a shuffle by record: the largest number that a chunk of a source has.
  */
 #define SHUFFLED_CHUNK UINT64_C(1024)
@@ -280,6 +282,14 @@ static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool
         f->uniform = 1;
         return 0;
     }
+    if (f->draw.seed >= 0) {
+        char shown[24];
+        snprintf(shown, sizeof(shown), "%" PRId64, f->draw.seed);
+        return cw_error_value(err, CW_E_PIPELINE, "seed", shown, "-1",
+                              "shuffle: seed is %s: expected -1, because this shuffle is by chunk%s, and its "
+                              "order also depends on the batch size",
+                              shown, by_chunk ? "" : " (its input has compressed files)");
+    }
     f->kind = CW_SHUFFLE_CHUNKS;
     f->uniform = child->chunk;
     if (f->uniform) {
@@ -306,28 +316,31 @@ static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool
 
 /* Builds a shuffle of a stream (an iterable, whose length is unknown): the engine permutes each window once
  * it has been read. */
-static int shuffle_build_stream(struct cw_sequence *q, uint64_t window, bool reshuffle, bool by_chunk,
-                                const char *salt, struct cw_error *err)
+static int shuffle_build_stream(struct cw_sequence *q, uint64_t window, bool by_chunk,
+                                struct cw_shuffle_draw draw, struct cw_error *err)
 {
     if (by_chunk)
         return cw_error_set(err, CW_E_PIPELINE,
                             "shuffle: by is \"chunk\": expected \"record\", because a stream has no chunks");
-    if (q->stream_salt)
+    if (q->stream_draw.salt)
         return cw_error_set(err, CW_E_PIPELINE,
                             "shuffle: the stream is shuffled already: expected only one shuffle");
-    q->stream_reshuffle = reshuffle;
     q->window = window;
-    q->stream_salt = strdup(salt);
-    return q->stream_salt ? 0 : cw_error_nomem(err, 0, "a salt");
+    q->stream_draw = draw;
+    return (q->stream_draw.salt = strdup(draw.salt)) ? 0 : cw_error_nomem(err, 0, "a salt");
 }
 
 static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, bool batched CW_UNUSED,
                          struct cw_seq **at)
 {
     struct cw_sequence *q = b->sequence;
-    const char *salt = q->compiled->salts[node->position];
+    int64_t seed = json_integer_value(json_object_get(node->attrs, "seed"));
+    /* an order with a seed of its own is the same wherever the shuffle stands, so its salt has no occurrence
+     */
+    struct cw_shuffle_draw draw = {.salt = seed < 0 ? q->compiled->salts[node->position] : SEEDED_SALT,
+                                   .seed = seed,
+                                   .reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"))};
     bool by_chunk = strcmp(json_string_value(json_object_get(node->attrs, "by")), "chunk") == 0;
-    bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
     uint64_t window = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
     if (!window == !!q->stream) {
         char shown[24];
@@ -340,7 +353,7 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
         return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: window is %s: expected %s", shown, expected);
     }
     if (q->stream)
-        return shuffle_build_stream(q, window, reshuffle, by_chunk, salt, b->err);
+        return shuffle_build_stream(q, window, by_chunk, draw, b->err);
     for (; (*at)->n >= CW_ENDLESS;
          at = &(*at)->children[0]) /* goes below the endless repeat, so that each pass is permuted */
         if ((*at)->joins)
@@ -351,12 +364,14 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
     if (!s)
         return CW_E_MEMORY;
     struct cw_shuffle *f = s->shuffle = calloc(1, sizeof(*f));
-    if (!f || !(f->salt = strdup(salt)))
+    if (!f)
+        return cw_error_nomem(b->err, sizeof(*f), "a shuffle");
+    f->draw = draw;
+    if (!(f->draw.salt = strdup(draw.salt)))
         return cw_error_nomem(b->err, 0, "a salt");
     s->shuffled = true;
     f->id = q->n_shuffles++;
     f->position = node->position;
-    f->reshuffle = reshuffle;
     int r = shuffle_choose(f, s->children[0], by_chunk, b->err);
     s->chunk = f->kind == CW_SHUFFLE_CHUNKS ? 0 : SHUFFLED_CHUNK;
     q->by_chunk |= f->kind == CW_SHUFFLE_CHUNKS;
@@ -385,6 +400,14 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_BOOL,
      .def = "true",
      .doc = "true: a new order in each epoch; false: the same order in all epochs"},
+    {.name = "seed",
+     .kind = CW_ATTR_INT,
+     .def = "-1",
+     .min = -1,
+     .max = 0x1p62,
+     .doc = "-1: the order follows from the seed of the run; else the order follows from this seed, in every "
+            "run, and wherever the shuffle stands. With reshuffle false it is also the same in all passes of "
+            "a later `repeat`. Not for shuffles by chunk"},
     {0},
 };
 

@@ -48,7 +48,7 @@ void *cw_prepared_message(const struct cw_worker_stream *s, Cachew__Prepared *m,
     *plan = (Cachew__Plan){CW_MESSAGE(plan),
                            .n_positions = q->n_positions,
                            .snapshot = q->snapshot,
-                           .window = q->by_chunk || q->stream_salt ? q->window : 0,
+                           .window = q->by_chunk || q->stream_draw.salt ? q->window : 0,
                            .align = s->stream->leases.kind == CW_RANGES_COUNTED
                                         ? q->compiled->batch_size
                                         : CW_MAX(q->compiled->group, 1u),
