@@ -377,14 +377,7 @@ class Loader(Generic[T]):
         """Moves to the position of a state: the next `for batch in loader` gives the rest of the state's
         epoch, or the next epoch, if that epoch is over.
         """
-        state = state_dict.get("cachew") if isinstance(state_dict, dict) else None
-        if not isinstance(state, dict):
-            what = (
-                "that of an iterator"
-                if isinstance(state_dict, dict) and "cachew_state" in state_dict
-                else f"{state_dict!r:.60}"
-            )
-            raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
+        state = state_of(state_dict)
         text = state_text(state)
         self._begins(text)  # raises StateError if the state does not fit
         self._close_stream()
@@ -427,6 +420,19 @@ class Loader(Generic[T]):
         if self._stream is None:
             raise UsageError("the loader has no running iterator: expected a `for` loop over it before")
         return self._stream
+
+
+def state_of(state_dict: State) -> dict[str, Any]:
+    """The state of the iterator in that of a loader."""
+    state = state_dict.get("cachew") if isinstance(state_dict, dict) else None
+    if not isinstance(state, dict):
+        what = (
+            "that of an iterator"
+            if isinstance(state_dict, dict) and "cachew_state" in state_dict
+            else f"{state_dict!r:.60}"
+        )
+        raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
+    return state
 
 
 def _options(given: LoaderOptions) -> Options:

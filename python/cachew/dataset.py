@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Unpack, overload
 
-from cachew import _core
+from cachew import _core, _parts
 from cachew._batch import Batch
 from cachew._calls import checked_methods, did_you_mean
 from cachew._chain import Node, rebased, written
+from cachew._describe import Description, describe
 from cachew._errors import DataError, PipelineError
 from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
@@ -18,6 +19,7 @@ from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, value_of
 from cachew._payload import inline, place_of, with_payloads, without_large
+from cachew._show import dataset_html, display, table
 from cachew._options import (
     ENDLESS,
     Path,
@@ -31,6 +33,10 @@ from cachew._options import (
     with_sharding,
     wrong,
 )
+
+
+if TYPE_CHECKING:
+    from cachew.torch import TorchIterable, TorchMapStyle
 
 
 class Field(NamedTuple):
@@ -52,7 +58,7 @@ class Dataset(Functions, InMemory, Operators):
     in this process.
     """
 
-    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole", "_epoch")
+    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole", "_epoch", "_start")
 
     _nodes: tuple[Node, ...]  # the chain: one JSON object per operator
     _head: dict[str, Any]  # settings of the whole pipeline: on_error, defaults
@@ -62,6 +68,7 @@ class Dataset(Functions, InMemory, Operators):
     # None: `_pipeline` can
     _whole: dict[tuple[int, bool], _core.Pipeline] | None
     _epoch: int  # see `epoch`; not part of the value
+    _start: tuple[int, dict[str, Any]] | None  # _parts.start_of, kept for ds[i]
 
     def __init__(self) -> None:
         raise TypeError(
@@ -80,6 +87,7 @@ class Dataset(Functions, InMemory, Operators):
         object.__setattr__(self, "_pipeline", _core.Pipeline(_json(light, head), base_dir))
         object.__setattr__(self, "_whole", {} if list(self._nodes) != light else None)
         object.__setattr__(self, "_epoch", 0)
+        object.__setattr__(self, "_start", None)
         return self
 
     def _runnable(self, for_service: bool = False) -> _core.Pipeline:
@@ -260,6 +268,14 @@ class Dataset(Functions, InMemory, Operators):
         """Elements of a full batch; None if the pipeline does not batch."""
         return self._pipeline.schema()[1] or None
 
+    @property
+    def n_elements(self) -> int | None:
+        """The number of elements of an epoch; None if it is not known beforehand (after a filter), or if the
+        epoch has no end. Records that fail are counted too. Opens the sources.
+        """
+        n = self._pipeline.elements(make_options())
+        return None if n == -1 else n
+
     def n_batches(self, *, rank: int = 0, world_size: int = 1, index_dir: Path | None = None) -> int | None:
         """The number of batches that each rank gets in an epoch; None if this number is not known beforehand
         (after a filter), or if the epoch has no end. Opens the sources.
@@ -284,6 +300,77 @@ class Dataset(Functions, InMemory, Operators):
 
     def __bool__(self) -> bool:
         return True  # without this method, Python would call __len__, which opens the sources
+
+    # ---- parts ----
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Batch: ...
+    @overload
+    def __getitem__(self, key: slice) -> Dataset: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> Batch | Dataset:
+        """ds[i] is the batch (without a batcher: the element) at place i of the next `for` loop over the
+        dataset, which is epoch `ds.epoch`; ds[-1] is the last one. Only this batch is computed. That needs
+        a source whose records can be found by their number, and no filter: else TypeError says what is in the
+        way. Each ds[i] starts the pipeline anew: to go through many batches, iterate.
+
+        ds[a:b] is a dataset with the batches (elements) from place a up to, but not including, place b: the
+        same as `ds.skip(a).take(b - a)`.
+        """
+        return _parts.cut(self, key) if isinstance(key, slice) else _parts.item(self, key)
+
+    def random_split(self, parts: Sequence[float], *, seed: int = 0) -> list[Dataset]:
+        """Divides the elements at random: returns one dataset for each part. No element is in two parts, and
+        each element is in one. Call it before `batch`.
+
+        The split depends only on the number of elements and on `seed`: not on the epoch, nor on the seed of a
+        run. The parts are made with `shuffle(seed=seed, reshuffle=False)`, `skip` and `take`. So each part
+        has its elements in one random order; call `shuffle()` on it for another order in each epoch.
+
+        parts: fractions that add up to 1, such as [0.9, 0.1], or numbers of elements that add up to
+            `n_elements`
+
+        seed: another seed gives another split
+        """
+        return _parts.random_split(self, parts, seed)
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Part number `index`, from 0, of `num_shards` parts of equal size (they differ by at most one
+        element): consecutive elements in the dataset's order, after `batch` consecutive batches. Each element
+        is in exactly one shard.
+        """
+        return _parts.shard(self, num_shards, index)
+
+    # ---- for torch.utils.data.DataLoader ----
+
+    def as_map_style(self, *, seed: int | None = None, epoch: int = 0) -> TorchMapStyle:
+        """A torch.utils.data.Dataset with `len` and `[i]`, for code that takes one, such as a DataLoader.
+        Item i is `ds[i]` as a dict of tensors. The random draws are those of one epoch until `set_epoch` is
+        called. Where the code can be changed, cachew.torch.loader is faster.
+
+        seed: seed of all randomness (default: set by `defaults`, else 0)
+
+        epoch: the epoch whose order and random draws the items have
+        """
+        from cachew.torch import TorchMapStyle
+
+        return TorchMapStyle(self if seed is None else self.defaults(seed=seed), epoch)
+
+    def as_iterable(self, *, seed: int | None = None, rank: int = 0, world_size: int = 1) -> TorchIterable:
+        """A torch.utils.data.IterableDataset, for code that takes one, such as a DataLoader. Each loop is the
+        next epoch. The workers of the DataLoader divide the items, so that each comes once. The result has
+        `state_dict` and `load_state_dict` for torchdata's StatefulDataLoader. Where the code can be changed,
+        cachew.torch.loader is faster.
+
+        seed: seed of all randomness (default: set by `defaults`, else 0)
+
+        rank, world_size: the items whose number g in the epoch has g modulo world_size = rank; no item is
+            repeated, so the ranks' numbers of items may differ by one
+        """
+        from cachew.torch import TorchIterable
+
+        world_size = integer("world_size", world_size, 1, 2**10)
+        rank = integer("rank", rank, 0, world_size - 1)
+        return TorchIterable(self if seed is None else self.defaults(seed=seed), rank, world_size)
 
     # ---- running ----
 
@@ -456,6 +543,29 @@ class Dataset(Functions, InMemory, Operators):
             for batch in iterator:
                 return batch
         raise DataError("the dataset has no batches")
+
+    def show(self, n: int = 8) -> None:
+        """Shows the first n elements of the next `for` loop: in a notebook as an HTML table with pictures,
+        elsewhere as a table of text.
+        """
+        display(table(self, integer("n", n, 1, 10_000)))
+
+    def describe(self, n: int = 1000, *, seed: int = 0) -> Description:
+        """Statistics of each component: dtype, shapes, lengths, smallest and largest value, mean, standard
+        deviation, share of NaN and of empty byte strings, and the most frequent values.
+
+        n: number of elements that are read, at random; the first ones where the pipeline can't be shuffled,
+            as after a `take` behind a filter
+
+        seed: another seed gives another sample
+        """
+        return describe(self, n, seed)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the pipeline, the components, the next epoch and the number of elements.
+        Opens the sources.
+        """
+        return dataset_html(self)
 
     def explain(
         self,

@@ -10,17 +10,37 @@ for epoch in range(90):
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import os
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator
 from typing import Any, Unpack
 
 import torch
+import torch.utils.data
 
-from cachew._batch import Batch
+from cachew import _parts
+from cachew._batch import Batch, Bytes
 from cachew._calls import checked
-from cachew._loader import Loader
-from cachew._options import LoaderOptions, check_ranks, integer, truth, wrong
+from cachew._iterator import DatasetIterator
+from cachew._loader import Loader, state_of
+from cachew._options import (
+    ENDLESS,
+    LoaderOptions,
+    State,
+    check_ranks,
+    integer,
+    make_options,
+    truth,
+    wrong,
+)
 from cachew.dataset import Dataset
 
-__all__ = ["TorchLoader", "loader"]
+__all__ = ["TorchIterable", "TorchLoader", "TorchMapStyle", "loader"]
 
 
 class TorchLoader(Loader[dict[str, Any]]):
@@ -202,3 +222,214 @@ def _arrived(tensors: dict[str, Any], event: torch.cuda.Event | None) -> dict[st
                 stream.wait_event(event)
                 value.record_stream(stream)
     return tensors
+
+
+# ---- datasets for torch.utils.data.DataLoader ----
+
+
+def _item(batch: Batch) -> dict[str, Any]:
+    """A batch as tensors and bytes, in types that a DataLoader can collate and send between processes."""
+    return {name: _value(value) for name, value in batch.items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Bytes):
+        return value.tolist()
+    return bytes(value) if isinstance(value, memoryview) else as_tensor(value)
+
+
+class TorchMapStyle(torch.utils.data.Dataset[dict[str, Any]]):
+    """A dataset with `len` and `[i]`, for torch.utils.data.DataLoader. `Dataset.as_map_style` makes it. Item
+    i is element i of one epoch (after a batcher: batch i), as a dict of tensors; components of bytes are
+    bytes.
+    """
+
+    def __init__(self, dataset: Dataset, epoch: int) -> None:
+        self.dataset = dataset
+        self.set_epoch(epoch)
+        self._n, self._start = _parts.start_of(dataset, 0)
+        if self._n == ENDLESS:
+            raise TypeError("as_map_style: the dataset has no end: expected one with a length")
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch whose order and random draws the items have. Call it before each loop over a
+        DataLoader: worker processes that persist keep the epoch that they began with.
+        """
+        self.epoch = integer("epoch", epoch, 0, ENDLESS - 1)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        place = _parts.place_of(index, self._n)
+        return _item(_parts.batch_at(self.dataset, self._start, place, self.epoch))
+
+
+class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
+    """A dataset that torch.utils.data.DataLoader iterates over. `Dataset.as_iterable` makes it. Items are the
+    elements (after a batcher: the batches), as dicts of tensors; components of bytes are bytes.
+
+    Each loop is the next epoch, with worker processes too. The workers of a DataLoader divide the items of an
+    epoch: each worker computes consecutive items. Where the number of items is not known beforehand, they
+    divide the elements before the operator that leaves it open; each worker then makes its own batches. If
+    the source is an iterable, or `take` or `skip` come after that operator, each worker computes all items,
+    and gives its part of them.
+    """
+
+    def __init__(self, dataset: Dataset, rank: int, world_size: int) -> None:
+        self.dataset = dataset
+        self.rank = rank
+        self.world_size = world_size
+        self._epochs = _Epochs(0)
+        self._loops = 0  # begun in this process
+        self._running: tuple[int, DatasetIterator] | None = None  # process, iterator of the last loop
+        self._state: dict[str, Any] | None = None  # where the next loop begins
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_running": None}
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch of the next loop."""
+        self._epochs.set(integer("epoch", epoch, 0, ENDLESS - 1))
+
+    def __len__(self) -> int:
+        n = len(self.dataset)
+        return n * (self.rank + 1) // self.world_size - n * self.rank // self.world_size
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        worker = torch.utils.data.get_worker_info()
+        self._loops += 1
+        loop = f"{worker.seed - worker.id}:{self._loops}" if worker else uuid.uuid4().hex
+        epoch = self._epochs.begin(loop)
+        state, self._state = self._state, None
+        if state is not None and state["epoch"] != epoch:  # set_epoch was called after load_state_dict
+            state = None
+        dataset, rank, world_size = self._part()
+        with _sharing_the_host(worker.num_workers if worker else 1):
+            iterator = dataset.iterator(
+                epochs=epoch + 1,
+                first_epoch=0 if state else epoch,
+                state=state,
+                rank=rank,
+                world_size=world_size,
+            )
+        self._running = os.getpid(), iterator
+        return (_item(batch) for batch in iterator if not batch.is_padding)
+
+    def _part(self) -> tuple[Dataset, int, int]:
+        """What this process computes: a dataset, and the rank and the world_size of its iterator."""
+        worker = torch.utils.data.get_worker_info()
+        id, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        n, index = self.world_size * workers, self.rank * workers + id
+        if n == 1:
+            return self.dataset, 0, 1
+        part = _parts.divided(self.dataset, n, index)
+        return (self.dataset, index, n) if part is None else (part, 0, 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the item that was delivered last. torchdata's StatefulDataLoader calls this
+        method in each process that iterates.
+        """
+        if self._running is not None and self._running[0] == os.getpid():
+            return {"cachew": self._running[1].state_dict()}
+        if self._state is not None:
+            return {"cachew": self._state}
+        return {"cachew": self._checked(first_epoch=self._epochs.next())}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """The next loop gives the rest of the state's epoch. The number of workers must be that of the run
+        that saved the state.
+        """
+        state = self._checked(state=state_of(state_dict))
+        self._state = state
+        self._running = None
+        self._epochs.set(int(state["epoch"]))
+
+    def _checked(self, **where: Any) -> dict[str, Any]:
+        """The state where a run would begin. StateError: it does not fit."""
+        dataset, rank, world_size = self._part()
+        options = make_options(epochs=math.inf, rank=rank, world_size=world_size, **where)
+        state: dict[str, Any] = json.loads(dataset._pipeline.state(options))
+        return state
+
+
+@contextlib.contextmanager
+def _sharing_the_host(workers: int) -> Iterator[None]:
+    """The engine divides CPUs and memory of this host among its ranks; meanwhile, each worker counts as a
+    rank.
+    """
+    before = os.environ.get(_LOCAL_RANKS)
+    if workers > 1:
+        os.environ[_LOCAL_RANKS] = str(int(before or 1) * workers)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[_LOCAL_RANKS] = before
+        else:
+            os.environ.pop(_LOCAL_RANKS, None)
+
+
+_LOCAL_RANKS = "LOCAL_WORLD_SIZE"
+"""The variable with the number of ranks on this host, among which the engine divides CPUs and memory."""
+
+
+class _Epochs:
+    """Numbers the epochs of a TorchIterable, for all processes that have a copy of it: the workers of one
+    loop get the same number, and the next loop the next one. The copies share a file, to which they only
+    append lines: "=N" says that the next loop is epoch N, and any other line names a loop that a process
+    began.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        file, self._path = tempfile.mkstemp(prefix="cachew-epochs-")
+        os.close(file)
+        self.set(epoch)
+        weakref.finalize(self, _remove, self._path, os.getpid())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied_epochs, (self._path, self.next())
+
+    def _append(self, line: str) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(file, f"{line}\n".encode())  # one call, so that lines of several processes do not mix
+        finally:
+            os.close(file)
+
+    def _find(self, loop: str | None) -> int:
+        """The epoch of the loop; of the next loop, if the file does not name it."""
+        first, begun = 0, set[str]()
+        with open(self._path) as file:
+            for line in file.read().split():
+                if line == loop:
+                    break
+                if line[0] == "=":
+                    first, begun = int(line[1:]), set()
+                else:
+                    begun.add(line)
+        return first + len(begun)
+
+    def set(self, epoch: int) -> None:
+        self._append(f"={epoch}")
+
+    def begin(self, loop: str) -> int:
+        self._append(loop)
+        return self._find(loop)
+
+    def next(self) -> int:
+        return self._find(None)
+
+
+def _copied_epochs(path: str, epoch: int) -> _Epochs:
+    """Unpickles: shares the file if it still exists, which it does in the workers of a DataLoader."""
+    if not os.path.exists(path):
+        return _Epochs(epoch)
+    self = _Epochs.__new__(_Epochs)
+    self._path = path
+    return self
+
+
+def _remove(path: str, owner: int) -> None:
+    if owner == os.getpid():
+        os.unlink(path)
