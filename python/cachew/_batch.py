@@ -114,6 +114,10 @@ class Bytes(Sequence[memoryview]):
         """Copies of all strings."""
         return [bytes(b) for b in self]
 
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> list[str]:
+        """All strings as texts; as `bytes.decode` of each."""
+        return [str(b, encoding, errors) for b in self]
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, (str, bytes)):
             return NotImplemented

@@ -18,6 +18,7 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Iterator
+from multiprocessing.context import get_spawning_popen
 from typing import Any, Unpack
 
 import torch
@@ -388,7 +389,12 @@ class _Epochs:
         weakref.finalize(self, _remove, self._path, os.getpid())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _copied_epochs, (self._path, self.next())
+        """Only a process that is being started, such as a worker of a DataLoader, shares the file. Any other
+        copy counts for itself.
+        """
+        if get_spawning_popen() is None:
+            return _Epochs, (self.next(),)
+        return _shared_epochs, (self._path,)
 
     def _append(self, line: str) -> None:
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
@@ -421,10 +427,7 @@ class _Epochs:
         return self._find(None)
 
 
-def _copied_epochs(path: str, epoch: int) -> _Epochs:
-    """Unpickles: shares the file if it still exists, which it does in the workers of a DataLoader."""
-    if not os.path.exists(path):
-        return _Epochs(epoch)
+def _shared_epochs(path: str) -> _Epochs:
     self = _Epochs.__new__(_Epochs)
     self._path = path
     return self

@@ -114,6 +114,14 @@ print(b["value"].dtype, [hex(v) for v in b["value"]])
     assert ran.stdout.strip() == "uint16 ['0x0', '0x3f80', '0x4000']", ran.stderr
 
 
+def test_bytes_as_texts():
+    b = Dataset.arrays({"name": ["Z\u00fcrich", "", "a"]}).batch(3).peek()["name"]
+    assert b.decode() == ["Z\u00fcrich", "", "a"] and b[1:].decode("ascii") == ["", "a"]
+    with pytest.raises(UnicodeDecodeError):
+        b.decode("ascii")
+    assert b.decode("ascii", errors="ignore")[0] == "Zrich"
+
+
 def test_bytes(tmp_path):
     b = words(tmp_path).batch(5).peek()["data"]
     want = [bytes([65 + i]) * i for i in range(5)]
@@ -121,6 +129,7 @@ def test_bytes(tmp_path):
         isinstance(b, Bytes) and len(b) == 5 and b.tolist() == want and list(b.offsets) == [0, 0, 1, 3, 6, 10]
     )
     assert bytes(b.data) == b"".join(want) and [bytes(x) for x in b] == want
+    assert b.decode() == [w.decode() for w in want]
     assert isinstance(b[3], memoryview) and b[3] == want[3] and b[-1] == want[4] and b[np.int64(2)] == want[2]
     assert (
         b[1:3].tolist() == want[1:3]

@@ -179,6 +179,14 @@ def test_a_worker_that_is_sent_a_pickle():
     assert rows(data) == of_epoch(shuffled(), 4)  # the worker counted its loop
 
 
+def test_a_copy_counts_for_itself():
+    data = shuffled().as_iterable()
+    data.set_epoch(2)
+    other = pickle.loads(pickle.dumps(data))
+    assert rows(data) == rows(other) == of_epoch(shuffled(), 2)
+    assert rows(data) == rows(copy.deepcopy(other)) == of_epoch(shuffled(), 3)
+
+
 def test_two_loaders_of_one_dataset_at_once():
     data = shuffled().as_iterable()
     pairs = list(zip(load(data, 2, batch_size=None), load(data, 2, batch_size=None)))
