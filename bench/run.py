@@ -59,7 +59,6 @@ def options():
     parser.add_argument("--elements", type=int, default=20_000_000, help="elements of the cheap pipeline")
     parser.add_argument("--photos", type=Path, default=ROOT / "build" / "photos", help="made if absent")
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
-    parser.add_argument("--make-photos", type=Path, default=ROOT / "build" / "tools" / "make_photos")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     args = parser.parse_args()
     if min(args.rounds, args.epochs, args.threads, args.elements) < 1:
@@ -122,11 +121,8 @@ def install_package(python):
 def prepare_photos(args):
     files = sorted(args.photos.glob("*.tfrecord"))
     if not files:
-        if not args.make_photos.exists():
-            sys.exit(
-                f"bench: {args.make_photos} is missing: build first (make), or name it with --make-photos"
-            )
-        if subprocess.run([args.make_photos, "--out", args.photos]).returncode:
+        words = ["--format", "tfrecord", "--count", "3000", "--source", "/usr/share/backgrounds"]
+        if subprocess.run([args.cachew, "photos", args.photos, *words]).returncode:
             sys.exit("bench: no photographs to measure with")
         files = sorted(args.photos.glob("*.tfrecord"))
     return files

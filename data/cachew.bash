@@ -15,7 +15,7 @@ _cachew() {
         return
     fi
     case $prev in
-    --dump | --save | --index-dir | --state-dir | --data-root)
+    --dump | --save | --index-dir | --state-dir | --data-root | --source)
         COMPREPLY=($(compgen -d -- "$cur"))
         return
         ;;
@@ -41,7 +41,9 @@ _cachew() {
         return
         ;;
     --format)
-        COMPREPLY=($(compgen -W "tfrecord text jsonl tar" -- "$cur"))
+        local formats="tfrecord text jsonl tar"
+        [ "$verb" != photos ] || formats="folder tfrecord"
+        COMPREPLY=($(compgen -W "$formats" -- "$cur"))
         return
         ;;
     --compression)
@@ -80,7 +82,7 @@ _cachew() {
         --run | --seconds | --best-of | --job | --workers | --drain-timeout | --min-workers | \
         --max-workers | --worker-cpus | --price-client | --price-worker | --limit-rate | --pool | --share | \
         --weight | --priority | --quota | --scaling | --name | --cancel | --pause | --resume | --drain | \
-        --interval | --host | --days)
+        --interval | --host | --days | --count | --shards)
         return
         ;;
     esac
@@ -101,6 +103,7 @@ _cachew() {
         fi
         ;;
     jobs) COMPREPLY=($(compgen -W "explain" -- "$cur")) ;;
+    photos) COMPREPLY=($(compgen -d -- "$cur")) ;;
     index | trace) COMPREPLY=($(compgen -f -- "$cur")) ;;
     esac
 }

@@ -107,7 +107,7 @@ def main() -> None:
         "--photos",
         type=Path,
         default=Path("build/photos"),
-        help="directory of make_photos, default %(default)s",
+        help="directory of photographs, default %(default)s",
     )
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=64)

@@ -177,11 +177,9 @@ def make_examples(build: Build) -> list[Pipeline]:
     """Copies the pipelines of examples/ and bench/ to the folder, makes small data where they look for it,
     and returns them.
     """
-    tools = [build.binary.parent, *sorted(ROOT.glob("build*"))]
-    made = [path for tool in tools if (path := tool / "tools" / "make_photos").exists()]
-    # Without the tool, or without photographs on this machine, example_data makes generated pictures.
-    example_data.MAKE_PHOTOS = os.environ.get("MAKE_PHOTOS") or str(made[0] if made else "false")
-    example_data.make_photos(build.folder / "build")
+    # the old build may lack the verb photos
+    command = next(iter(sorted(ROOT.glob("build*/cachew"))), build.binary)
+    example_data.make_photos(build.folder / "build", os.environ.get("CACHEW", command))
     found = []
     for place in ("examples", "bench"):
         pipelines = build.folder / place / "pipelines"

@@ -1,7 +1,6 @@
 """The command line, black box: exit codes, errors, digests, memory, signals.
 
-CACHEW names the command (default build/cachew), MAKE_PHOTOS the tool that cuts photographs; without
-photographs on this machine the pipelines over them are made of generated pictures."""
+CACHEW names the command (default build/cachew)."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a folder of labelled pictures (build/tools/make_photos --folder) as tar files in the layout of
+"""Writes a folder of labelled pictures (build/cachew photos) as tar files in the layout of
 WebDataset, and as JSON lines.
 
 usage: make_shards.py FOLDER OUT [--shards N]     gives OUT/photos-00000.tar ..., with NNNNNN.jpg and

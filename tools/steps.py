@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-# How commands print their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345", pytest
+# How commands print their progress: ninja "[12/345]", meson test "12/59 ", cachew photos "12 of 345", pytest
 # "[ 45%]".
 COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
 PERCENT = re.compile(rb"\[ *(\d+)%\]")

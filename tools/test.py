@@ -32,7 +32,7 @@ JOBS = os.environ.get("JOBS") or len(os.sched_getaffinity(0))
 if not str(JOBS).isdigit() or int(JOBS) < 1:
     sys.exit(f"./test: JOBS is {JOBS}: expected a number of processes, 1 or more")
 JOBS = int(JOBS)
-PACKAGE_PYTHON = (3, 11)  # the Python package needs this version or a later one
+PACKAGE_PYTHON = (3, 11)  # the tests of the Python package need this version or a later one
 TEST_S = 1200  # after this time a test's process prints the stacks of its threads and ends
 FAILURE_LINES = 150  # number of lines at the end of a failed step's output that are printed
 # weight of the expected speed in Clock.left, as seconds of measured steps
@@ -156,7 +156,6 @@ def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=Non
     tools = directory(build)
     of_build = {
         "CACHEW": str(tools / "cachew"),
-        "MAKE_PHOTOS": str(tools / "tools" / "make_photos"),
         "CACHEW_PIXEL_TOOL": str(tools / "tests" / "pixel_tool"),
     }
     return Step(

@@ -1,10 +1,13 @@
-/* Writes images as PNG files, for contact sheets. */
+/* Writes images as PNG files, for contact sheets, and encodes JPEGs, for sets of photographs. */
 #include "formats/image_write.h"
 
 #include <errno.h>
+#include <setjmp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include <jpeglib.h>
 #include <png.h>
 
 int cw_png_write(const char *path, size_t h, size_t w, int channels, const void *data, struct cw_error *err)
@@ -32,4 +35,57 @@ int cw_png_write(const char *path, size_t h, size_t w, int channels, const void 
         return cw_error_nomem(err, h * w * (size_t)channels, "a PNG encoder");
     return saved ? cw_error_errno(err, CW_E_IO, saved, "%s", path)
                  : cw_error_set(err, CW_E_IO, "%s: %s", path, image.message);
+}
+
+struct jpeg_writer {
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    jmp_buf jump;
+    char text[JMSG_LENGTH_MAX]; /* of the error */
+    unsigned char *data;        /* libjpeg's to grow */
+    unsigned long size;
+};
+
+static void jpeg_writer_fail(j_common_ptr c)
+{
+    struct jpeg_writer *w = c->client_data;
+    c->err->format_message(c, w->text);
+    longjmp(w->jump, 1);
+}
+
+/* Returns false if libjpeg reports an error, which jumps here: nothing in this frame changes after setjmp. */
+static bool jpeg_encode_guarded(struct jpeg_writer *w, const uint8_t *rgb, size_t height, size_t width,
+                                int quality)
+{
+    if (setjmp(w->jump))
+        return false;
+    jpeg_create_compress(&w->c); /* keeps err and client_data */
+    jpeg_mem_dest(&w->c, &w->data, &w->size);
+    w->c.image_height = (JDIMENSION)height;
+    w->c.image_width = (JDIMENSION)width;
+    w->c.input_components = 3;
+    w->c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&w->c); /* 4:2:0 */
+    jpeg_set_quality(&w->c, quality, TRUE);
+    jpeg_start_compress(&w->c, TRUE);
+    while (w->c.next_scanline < w->c.image_height) {
+        JSAMPROW row = (JSAMPROW)(uintptr_t)(rgb + (size_t)w->c.next_scanline * w->c.image_width * 3);
+        jpeg_write_scanlines(&w->c, &row, 1);
+    }
+    jpeg_finish_compress(&w->c);
+    return true;
+}
+
+int cw_jpeg_encode(size_t h, size_t w, const uint8_t *rgb, int quality, uint8_t **ret, size_t *ret_size,
+                   struct cw_error *err)
+{
+    struct jpeg_writer writer = {0};
+    writer.c.err = jpeg_std_error(&writer.errors);
+    writer.errors.error_exit = jpeg_writer_fail;
+    writer.c.client_data = &writer;
+    bool good = jpeg_encode_guarded(&writer, rgb, h, w, quality);
+    jpeg_destroy_compress(&writer.c);
+    *ret = writer.data;
+    *ret_size = writer.size;
+    return good ? 0 : cw_error_set(err, CW_E_BUG, "can't encode a JPEG: %s", writer.text);
 }
