@@ -2,6 +2,9 @@
  * `arrays`. */
 #include "core.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* The Python buffers of one data set; they keep the objects alive. */
 struct held {
     size_t n;
@@ -18,7 +21,7 @@ static void release(void *arg)
         if (h->buffers[i].obj)
             PyBuffer_Release(&h->buffers[i]);
     PyGILState_Release(state);
-    PyMem_RawFree(h);
+    free(h);
 }
 
 static void capsule_free(PyObject *capsule)
@@ -96,9 +99,9 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!K:arrays", &PyList_Type, &list, &n_elements))
         return NULL;
     size_t n = (size_t)PyList_Size(list);
-    struct held *h = PyMem_RawCalloc(1, sizeof(*h) + 2 * n * sizeof(h->buffers[0]));
-    struct cachew_array *arrays = PyMem_RawCalloc(n + 1, sizeof(*arrays));
-    int64_t (*dims)[CACHEW_MAX_NDIM] = PyMem_RawCalloc(n + 1, sizeof(*dims));
+    struct held *h = calloc(1, sizeof(*h) + 2 * n * sizeof(h->buffers[0]));
+    struct cachew_array *arrays = calloc(n + 1, sizeof(*arrays));
+    int64_t (*dims)[CACHEW_MAX_NDIM] = calloc(n + 1, sizeof(*dims));
     struct cachew_arrays *a = NULL;
     struct cachew_error *err = NULL;
     bool good = h && arrays && dims;
@@ -112,8 +115,8 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
                                                      &err); /* takes long: it hashes all data */
         Py_END_ALLOW_THREADS if (r < 0) core_raise(PyModule_GetState(module), err);
     }
-    PyMem_RawFree(arrays);
-    PyMem_RawFree(dims);
+    free(arrays);
+    free(dims);
     if (r >= 0)
         return registered(a);
     if (h) /* cachew_arrays_new takes h over only if it succeeds */

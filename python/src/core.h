@@ -1,6 +1,6 @@
 /*
  * Declarations that the files of the extension module cachew._core share. The module uses only the library's
- * public C interface and Python's limited API of 3.11: no NumPy, and no internal functions of the library. It
+ * public C interface and Python's limited API of 3.10: no NumPy, and no internal functions of the library. It
  * does what concerns ownership, waiting and bytes; all else is written in Python.
  */
 #pragma once
@@ -9,6 +9,8 @@
 #include <cachew/cachew.h>
 #include <stdbool.h>
 #include <sys/types.h>
+
+#include "buffer.h"
 
 /* The state of a module object, which owns the references. */
 struct core_state {
