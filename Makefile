@@ -10,12 +10,16 @@ DEPS := tools/deps.sh
 PHOTOS ?= build/photos
 FUZZ_RUNS ?= 1000000
 
+# Debian 12 and 13, Ubuntu 22.04 and 24.04
+RELEASES ?= bookworm trixie jammy noble
+
 SOAK_RUNS ?= 1000
 SOAK_SEED ?= 1
 SOAK_JOBS ?= 10000
 SOAK_KILLS ?= 500
 
-.PHONY: help deps build demo demo-dashboard test test-all lint bench fuzz soak coverage wheel install clean
+.PHONY: help deps build demo demo-dashboard test test-all lint bench fuzz soak coverage wheel try-wheel \
+    install clean
 
 help:
 	@echo 'make demo       ./demo: decode, crop and batch 3,000 photographs for two epochs'
@@ -33,7 +37,8 @@ help:
 	@echo '                SOAK_KILLS=$(SOAK_KILLS) kills while caches are written;'
 	@echo '                SOAK_JOBS=$(SOAK_JOBS) short jobs in a row, and what they leave behind'
 	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
-	@echo 'make wheel      the Python package as dist/cachew-*.whl, tried in a bare environment'
+	@echo 'make wheel      the Python package as one file, dist/cachew-*.whl, built in a root of Debian 11'
+	@echo 'make try-wheel  install it in fresh roots of other releases and try it there (RELEASES="$(RELEASES)")'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
 	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
 
@@ -63,7 +68,8 @@ lint:
 
 bench: build
 	@$(DEPS) demo test
-	@test -d $(PHOTOS) || build/tools/make_photos --out $(PHOTOS)
+	@test -d $(PHOTOS) || build/cachew photos $(PHOTOS) --format tfrecord --count 3000 \
+	    --source /usr/share/backgrounds
 	@$(PYTHON) bench/run.py --photos $(PHOTOS) --json build/bench.json
 	@$(PYTHON) bench/heavy.py
 
@@ -87,8 +93,10 @@ coverage:
 	@tools/coverage.sh
 
 wheel:
-	@$(DEPS) build python
-	@tools/wheel.sh
+	@tools/in_root.sh bullseye tools/wheel.sh
+
+try-wheel:
+	@for release in $(RELEASES); do tools/in_root.sh $$release tools/try_wheel.sh; done
 
 PREFIX ?= /usr/local
 install: build
