@@ -22,7 +22,7 @@ from cachew._options import byte_count
 from cachew._values import is_text, plain
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing_extensions import Self
 
 Element: TypeAlias = dict[str, Any]
 """Component name -> NumPy array, NumPy scalar, or bytes."""

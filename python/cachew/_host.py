@@ -14,12 +14,14 @@ import socket
 import struct
 import sys
 
-# imported before HERE is on the path, because HERE has files that are named as other packages: torch.py,
-# jax.py
-import numpy  # noqa: F401
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARENT = os.path.dirname(HERE)
+if HERE in sys.path:  # Python begins the path with a program's directory
+    sys.path.remove(HERE)
+
+# imported while HERE is not on the path, because HERE has files that are named as other packages: torch.py,
+# jax.py
+import numpy  # noqa: E402, F401
 
 # imported as top-level modules: as parts of the package they would load the whole package, and the engine
 sys.path.insert(0, HERE)

@@ -14,7 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from cachew._batch import Batch
 from cachew._calls import checked_methods
@@ -35,6 +35,9 @@ from cachew._options import (
     wrong,
 )
 from cachew.dataset import Dataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from cachew._errors import PipelineError
 from cachew._values import is_text
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing_extensions import Self
 
     from cachew._chain import Node
 

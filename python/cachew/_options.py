@@ -9,12 +9,15 @@ import math
 import operator
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
 from cachew._errors import OptionError, StateError
 from cachew._values import bytes_of, is_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 State: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = str | os.PathLike[str]

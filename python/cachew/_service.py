@@ -42,7 +42,7 @@ class Service:
         self.workers = workers
         self._log: IO[bytes] = tempfile.TemporaryFile()
         try:
-            # In a process group of its own: Ctrl-C must not end the service, because this process may go on.
+            # In a session of its own: Ctrl-C must not end the service, because this process may go on.
             self._process = subprocess.Popen(
                 [
                     command,
@@ -59,7 +59,7 @@ class Service:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 bufsize=0,
-                process_group=0,
+                start_new_session=True,
                 env={"CACHEW_PYTHON": sys.executable, **os.environ},
             )
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, overload
 
 from cachew import _core, _parts
 from cachew._batch import Batch
@@ -34,8 +34,9 @@ from cachew._options import (
     wrong,
 )
 
-
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from cachew.torch import TorchIterable, TorchMapStyle
 
 

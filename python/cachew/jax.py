@@ -10,7 +10,7 @@ for epoch in range(90):
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -21,6 +21,9 @@ from cachew._calls import checked
 from cachew._loader import Loader
 from cachew._options import LoaderOptions, check_ranks, integer, wrong
 from cachew.dataset import Dataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["JaxLoader", "loader"]
 

@@ -19,7 +19,7 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from multiprocessing.context import get_spawning_popen
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
@@ -40,6 +40,9 @@ from cachew._options import (
     wrong,
 )
 from cachew.dataset import Dataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["TorchIterable", "TorchLoader", "TorchMapStyle", "loader"]
 

@@ -107,9 +107,9 @@ static char **host_environment(void)
 static int host_spawn(const char *python, const char *program, struct cw_host *h, const int theirs[6],
                       struct cw_error *err)
 {
-    /* -P: Python does not search the program's own folder, which is a package, for imports. */
-    char *const argv[] = {(char *)python, program ? "-P" : "-m", program ? (char *)program : "cachew._host",
-                          NULL};
+    char *const module[] = {(char *)python, "-m", "cachew._host", NULL},
+                *const file[] = {(char *)python, (char *)program, NULL},
+                *const *argv = program ? file : module;
     char **env = host_environment();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
