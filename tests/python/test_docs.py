@@ -109,7 +109,7 @@ def test_the_python_of_a_page_runs(page, photos):
         text=True,
         timeout=HANG_S,
         cwd=photos,
-        env=environment(),
+        env=environment(XDG_CACHE_HOME=str(photos / "cache")),
     )
     assert done.returncode == 0, f"{page.relative_to(ROOT)}: in the lines of {script}:\n{done.stderr[-3000:]}"
     if left_out:
