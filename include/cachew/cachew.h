@@ -212,6 +212,13 @@ struct ArrowArrayStream; /* <cachew/arrow.h> has it */
 CACHEW_API int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret,
                                         struct cachew_error **err) CACHEW_CHECKED;
 
+/* As cachew_arrays_from_arrow, with n_rows of the stream's rows only: element i is row rows[i]. rows, which
+ * is copied, may have a row more than once. Rows that are left out may have nulls. The id is that of a stream
+ * of exactly these rows. */
+CACHEW_API int cachew_arrays_from_arrow_rows(struct ArrowArrayStream *stream, const uint64_t *rows,
+                                             uint64_t n_rows, struct cachew_arrays **ret,
+                                             struct cachew_error **err) CACHEW_CHECKED;
+
 /* The id: 32 hexadecimal digits, a hash of names, dtypes, shapes and content. Borrowed. */
 CACHEW_API const char *cachew_arrays_id(const struct cachew_arrays *a);
 /* The number of elements. */

@@ -8,8 +8,9 @@
 # of records); held() is the number of batches that the program has not released.
 #
 # set_python names the interpreter and the program that run Python functions. arrays() registers components
-# (name, dtype, shape of an element, data, offsets or None), of n elements each, and arrow() an Arrow stream;
-# both return (id of the data, number of elements, an object that keeps the data registered).
+# (name, dtype, shape of an element, data, offsets or None), of n elements each, and arrow() an Arrow stream,
+# or those of its rows whose numbers a buffer of uint64 has (None: all rows); both return (id of the data,
+# number of elements, an object that keeps the data registered).
 
 import os
 from typing import TypeAlias, final
@@ -84,4 +85,4 @@ def load_plugin(path: str | os.PathLike[str]) -> None: ...
 def arrays(
     components: list[tuple[str, str, tuple[int, ...], object, object]], n: int
 ) -> tuple[str, int, object]: ...
-def arrow(capsule: object) -> tuple[str, int, object]: ...
+def arrow(capsule: object, rows: object) -> tuple[str, int, object]: ...

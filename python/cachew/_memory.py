@@ -29,8 +29,8 @@ class Data(str):
     """
 
     made_of: tuple[str, Any]
-    """("arrays" or "arrow", the user's object). A pickle of a dataset contains this tuple, so that another
-    process can make the data again.
+    """("arrays", "arrow" or "huggingface", the user's object). A pickle of a dataset contains this tuple, so
+    that another process can make the data again.
     """
     keeps: object
     """The library keeps the data registered as long as this object lives."""
@@ -68,16 +68,32 @@ class InMemory:
 
     @classmethod
     def arrow(cls, source: Any) -> Self:
-        """The rows of an object with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging
-        Face dataset with an Arrow table, or Parquet files through these libraries. Only columns of bools and
-        dictionaries are copied. A stream that can be read only once, such as a RecordBatchReader, is read to
-        its end now, into memory. If it does not fit into memory, use `iterable` with a function that yields
-        rows, or a source of files.
+        """The rows of an object with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, or Parquet
+        files through these libraries. Only columns of bools and dictionaries are copied. A stream that can be
+        read only once, such as a RecordBatchReader, is read to its end now, into memory. If it does not fit
+        into memory, use `iterable` with a function that yields rows, or a source of files.
 
         Columns can have integers, floats, bools, strings, binary, fixed-size lists (which give a shape) and
         lists of numbers (the first dimension varies). A null is an error that names column and row.
         """
         return cls._make_function_source("arrays", {"data": _from_arrow(source)})
+
+    @classmethod
+    def huggingface(cls, dataset: Any) -> Self:
+        """The rows of a Hugging Face dataset (the package datasets), one component per column.
+
+        dataset: a `datasets.Dataset` or a `datasets.IterableDataset`. Rows of a Dataset are read at any
+            position, in place from its Arrow table, in the order that `select`, `shuffle`, `filter` and
+            `sort` gave them. The content is hashed once, as for `arrays`. An IterableDataset is read by a
+            host process, as `iterable` does
+
+        Numbers, bools and class labels keep their dtype. Texts, images and audio become bytes: decode_image()
+        decodes the images. Times become integers in the column's unit. Lists of numbers become arrays whose
+        first dimension varies. A null is an error that names the column.
+        """
+        from cachew import _huggingface  # only here: it imports datasets
+
+        return _huggingface.source(cls, dataset)  # type: ignore[arg-type,return-value]
 
 
 def _from_arrays(components: Mapping[str, Any]) -> Data:
@@ -173,7 +189,13 @@ def _from_arrow(source: Any) -> Data:
             f"arrow() takes an object with __arrow_c_stream__, such as a pyarrow Table or a "
             f"Polars DataFrame, not a {type(source).__name__}"
         )
-    return Data.of(_core.arrow(source.__arrow_c_stream__()), ("arrow", source))
+    return Data.of(_core.arrow(source.__arrow_c_stream__(), None), ("arrow", source))
+
+
+def _from_huggingface(dataset: Any) -> Data:
+    from cachew import _huggingface  # only here: it imports datasets
+
+    return _huggingface.from_huggingface(dataset)
 
 
 def data_of(nodes: Iterable[Node]) -> list[Data]:
@@ -192,12 +214,8 @@ def restored(nodes: Iterable[Node], made_of: Mapping[str, tuple[str, Any]]) -> l
     """The chain of an unpickled dataset. Registers its data in this process, and replaces the ids of data in
     nodes by Data values. made_of: id -> Data.made_of.
     """
-    fresh = {
-        str(data): data
-        for data in (
-            {"arrays": _from_arrays, "arrow": _from_arrow}[kind](value) for kind, value in made_of.values()
-        )
-    }
+    kinds = {"arrays": _from_arrays, "arrow": _from_arrow, "huggingface": _from_huggingface}
+    fresh = {str(data): data for data in (kinds[kind](value) for kind, value in made_of.values())}
 
     def renewed(value: Any) -> Any:
         if isinstance(value, list) and value and isinstance(value[0], list):

@@ -124,15 +124,22 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
     return NULL;
 }
 
-PyObject *core_arrow(PyObject *module, PyObject *capsule)
+PyObject *core_arrow(PyObject *module, PyObject *args)
 {
+    PyObject *capsule, *rows;
+    Py_buffer numbers = {0}; /* of the rows; its obj stays NULL if all rows are taken */
+    if (!PyArg_ParseTuple(args, "OO:arrow", &capsule, &rows))
+        return NULL;
     struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
     struct cachew_arrays *a = NULL;
     struct cachew_error *err = NULL;
     int r;
-    if (!stream)
+    if (!stream || (rows != Py_None && PyObject_GetBuffer(rows, &numbers, PyBUF_SIMPLE) < 0))
         return NULL;
     Py_BEGIN_ALLOW_THREADS /* a stream that Python code produces takes the interpreter's lock itself */
-        r = cachew_arrays_from_arrow(stream, &a, &err);
-    Py_END_ALLOW_THREADS return r < 0 ? core_raise(PyModule_GetState(module), err) : registered(a);
+        r = rows == Py_None ? cachew_arrays_from_arrow(stream, &a, &err)
+                            : cachew_arrays_from_arrow_rows(
+                                  stream, numbers.buf, (uint64_t)numbers.len / sizeof(uint64_t), &a, &err);
+    Py_END_ALLOW_THREADS if (numbers.obj) PyBuffer_Release(&numbers);
+    return r < 0 ? core_raise(PyModule_GetState(module), err) : registered(a);
 }

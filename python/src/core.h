@@ -79,10 +79,11 @@ extern PyType_Spec core_slab_spec, core_buffer_spec;
 /* Returns a new slab. Takes over the batch, also on failure (NULL: an exception is set). */
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b);
 
-/* arrays.c: the Python functions arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule).
- * Both return (id of the data, number of elements, an object that keeps the data registered). */
+/* arrays.c: the Python functions arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule,
+ * numbers of rows as uint64, or None for all rows). Both return (id of the data, number of elements, an
+ * object that keeps the data registered). */
 PyObject *core_arrays(PyObject *module, PyObject *args);
-PyObject *core_arrow(PyObject *module, PyObject *capsule);
+PyObject *core_arrow(PyObject *module, PyObject *args);
 
 /* arrow.c: returns a new tuple of two capsules, arrow_schema and arrow_array. slab: owns b. batched:
  * components have a batch dimension. NULL: an exception is set. */

@@ -59,7 +59,8 @@ static PyObject *load_plugin(PyObject *module, PyObject *path)
 
 static PyMethodDef functions[] = {
     {"arrays", core_arrays, METH_VARARGS, "arrays(components, n) -> (id, count, keeper): data in memory"},
-    {"arrow", core_arrow, METH_O, "arrow(capsule) -> (id, count, keeper): data of an Arrow stream"},
+    {"arrow", core_arrow, METH_VARARGS,
+     "arrow(capsule, rows) -> (id, count, keeper): data of an Arrow stream"},
     {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
     {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
     {"load_plugin", load_plugin, METH_O, "load_plugin(path): adds the operators of a shared object"},

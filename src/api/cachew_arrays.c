@@ -52,16 +52,29 @@ int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64
     return 0;
 }
 
-int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret,
-                             struct cachew_error **err)
+static int arrays_import(struct ArrowArrayStream *stream, const uint64_t *rows, uint64_t n_rows,
+                         struct cachew_arrays **ret, struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_arrays *a;
-    int r = cw_arrays_from_arrow(stream, &a, &e);
+    int r = cw_arrays_from_arrow(stream, rows, n_rows, &a, &e);
     if (r < 0)
         return cw_api_fail(r, &e, err);
     *ret = (struct cachew_arrays *)a;
     return 0;
+}
+
+int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret,
+                             struct cachew_error **err)
+{
+    return arrays_import(stream, NULL, 0, ret, err);
+}
+
+int cachew_arrays_from_arrow_rows(struct ArrowArrayStream *stream, const uint64_t *rows, uint64_t n_rows,
+                                  struct cachew_arrays **ret, struct cachew_error **err)
+{
+    static const uint64_t none;
+    return arrays_import(stream, n_rows ? rows : &none, n_rows, ret, err); /* NULL would choose all rows */
 }
 
 const char *cachew_arrays_id(const struct cachew_arrays *a)

@@ -94,6 +94,23 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
     return c->name ? 0 : cw_error_nomem(err, strlen(name) + 1, "a name");
 }
 
+int cw_arrays_choose(struct cw_arrays *a, const uint64_t *rows, uint64_t n, struct cw_error *err)
+{
+    uint64_t stored = a->first[a->n_pieces], *copy;
+    for (uint64_t i = 0; i < n; i++)
+        if (rows[i] >= stored)
+            return cw_error_set(err, CW_E_OPTION,
+                                "rows[%" PRIu64 "] is %" PRIu64 ": expected a row below %" PRIu64, i, rows[i],
+                                stored);
+    if (!(copy = cw_arrays_own(a, n * sizeof(*copy))))
+        return cw_error_nomem(err, n * sizeof(*copy), "numbers of rows");
+    if (n)
+        memcpy(copy, rows, n * sizeof(*copy));
+    a->rows = copy;
+    a->n_elements = n;
+    return 0;
+}
+
 /* ---- elements ---- */
 
 static uint64_t arrays_offset_at(const struct cw_array_piece *p, uint64_t i)
@@ -108,7 +125,8 @@ static size_t arrays_piece_of(const struct cw_arrays *a, uint64_t i)
     return CW_FIRST(k, 1, a->n_pieces, a->first[k] > i) - 1;
 }
 
-struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i)
+/* Returns the stored element i. */
+static struct cw_tensor arrays_stored(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i)
 {
     size_t k = a->n_pieces == 1 ? 0 : arrays_piece_of(a, i);
     const struct cw_array_piece *p = &c->pieces[k];
@@ -129,6 +147,11 @@ struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_
         t.size = c->item;
     }
     return t;
+}
+
+struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i)
+{
+    return arrays_stored(a, c, a->rows ? a->rows[i] : i);
 }
 
 /* ---- ids ---- */
@@ -167,6 +190,15 @@ static int arrays_check_piece(const struct cw_array_column *c, const struct cw_a
     return 0;
 }
 
+/* Counts the bytes of the chosen elements. */
+static void arrays_count_bytes(struct cw_arrays *a)
+{
+    a->total_bytes = 0;
+    for (size_t k = 0; k < a->n_columns; k++)
+        for (uint64_t i = 0; i < a->n_elements; i++)
+            a->total_bytes += cw_arrays_get(a, &a->columns[k], i).size;
+}
+
 /* Bytes that are read between two calls of `cancelled`: some milliseconds. For each row some bytes are added,
  * because finding the row takes time, too. */
 #define LOOK_BYTES (UINT64_C(16) << 20)
@@ -198,39 +230,40 @@ static int arrays_hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size
     return r;
 }
 
-/* Hashes rows of varying size. Each element's size is hashed before the element, so that the boundaries
+/* Hashes elements one by one. If their size varies, it is hashed before each element, so that the boundaries
  * count. */
-static int arrays_hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
-                            size_t piece, struct cw_arrays_look *look, struct cw_error *err)
+static int arrays_hash_elements(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                                bool varies, struct cw_arrays_look *look, struct cw_error *err)
 {
     int r = 0;
-    for (uint64_t i = a->first[piece]; r == 0 && i < a->first[piece + 1]; i++) {
+    for (uint64_t i = 0; r == 0 && i < a->n_elements; i++) {
         struct cw_tensor t = cw_arrays_get(a, c, i);
         uint64_t size = t.size;
-        XXH3_128bits_update(x, &size, sizeof(size));
+        if (varies)
+            XXH3_128bits_update(x, &size, sizeof(size));
         r = arrays_hash_items(x, t.data, size, look, err);
     }
     return r;
 }
 
-/* Adds a column to the hash. The result does not depend on how its elements are divided into pieces. */
+/* Adds a column to the hash. The result depends neither on how the elements are divided into pieces, nor on
+ * whether they are stored in this order or chosen by `rows`. */
 static int arrays_hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
                               struct cw_arrays_look *look, struct cw_error *err)
 {
-    struct cw_key k = {0};
+    struct cw_key key = {0};
     XXH3_128bits_update(x, c->name, strlen(c->name) + 1);
-    cw_key_u64(&k, (uint64_t)c->type.dtype);
-    cw_key_u64(&k, (uint64_t)c->type.ndim);
+    cw_key_u64(&key, (uint64_t)c->type.dtype);
+    cw_key_u64(&key, (uint64_t)c->type.ndim);
     for (int d = 0; d < c->type.ndim; d++)
-        cw_key_u64(&k, (uint64_t)c->type.dims[d]);
-    XXH3_128bits_update(x, k.bytes, k.size);
+        cw_key_u64(&key, (uint64_t)c->type.dims[d]);
+    XXH3_128bits_update(x, key.bytes, key.size);
+    bool varies = c->type.dtype == CW_BYTES || (c->type.ndim && c->type.dims[0] == CW_VARIES);
+    if (varies || a->rows)
+        return arrays_hash_elements(x, a, c, varies, look, err);
     int r = 0;
-    for (size_t at = 0; r == 0 && at < a->n_pieces; at++) {
-        const struct cw_array_piece *p = &c->pieces[at];
-        bool sizes = c->type.dtype == CW_BYTES || p->offsets;
-        r = sizes ? arrays_hash_rows(x, a, c, at, look, err)
-                  : arrays_hash_items(x, p->data, (a->first[at + 1] - a->first[at]) * c->item, look, err);
-    }
+    for (size_t k = 0; r == 0 && k < a->n_pieces; k++)
+        r = arrays_hash_items(x, c->pieces[k].data, (a->first[k + 1] - a->first[k]) * c->item, look, err);
     return r;
 }
 
@@ -287,7 +320,8 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
     int r = 0;
     if (a->n_columns == 0)
         return cw_error_set(err, CW_E_OPTION, "the data set has no array: expected at least one array");
-    a->n_elements = a->first[a->n_pieces];
+    if (!a->rows)
+        a->n_elements = a->first[a->n_pieces];
     a->total_bytes = 0;
     for (size_t i = 0; r == 0 && i < a->n_columns; i++)
         for (size_t k = 0; r == 0 && k < a->n_pieces; k++)
@@ -295,6 +329,8 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
                                    &a->total_bytes, err);
     if (r < 0)
         return r;
+    if (a->rows)
+        arrays_count_bytes(a);
     if ((r = arrays_compute_id(a, err)) < 0)
         return r;
     CW_GUARD(&registry.mutex);

@@ -22,7 +22,7 @@ struct cw_array_view {
     size_t size;
 };
 
-/* Piece k of a column: elements first[k] .. first[k + 1] - 1 of the data set. It has one of three forms:
+/* Piece k of a column: the stored elements first[k] .. first[k + 1] - 1. It has one of three forms:
  *
  *   - offsets and views are NULL: each element has column->item bytes; the elements follow one another from
  * data on;
@@ -54,8 +54,10 @@ struct cw_arrays {
     uint64_t n_elements, total_bytes;
     size_t n_columns, n_pieces;
     struct cw_array_column *columns;
-    uint64_t *first; /* by piece: number of its first element; n_pieces + 1 entries */
-    void **owned;    /* blocks of memory from malloc, freed with the data set */
+    uint64_t *first; /* by piece: number of its first stored element; n_pieces + 1 entries */
+    /* element i of the data set is the stored element rows[i]; NULL: every stored element, in order */
+    const uint64_t *rows;
+    void **owned; /* blocks of memory from malloc, freed with the data set */
     size_t n_owned, owned_room;
     void (*release)(void *arg); /* called when the data set is freed; may be NULL */
     void *arg;
@@ -73,6 +75,10 @@ void *cw_arrays_own(struct cw_arrays *a, size_t bytes);
 /* Sets name (copied), type and item of column i. item follows from the type; for bytes elements of one size
  * the caller sets it afterwards. CW_E_OPTION: the name or the type is not valid. */
 int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const struct cw_type *type,
+                     struct cw_error *err) _must_check_;
+/* Chooses the elements of the data set among the stored ones: element i is the stored element rows[i]. rows
+ * is copied. Called at most once, when the pieces are filled in. CW_E_OPTION: a row does not exist. */
+int cw_arrays_choose(struct cw_arrays *a, const uint64_t *rows, uint64_t n,
                      struct cw_error *err) _must_check_;
 /* Registers a, which from now on is immutable and has one reference, the caller's. After an error a is
  * unchanged. */
@@ -102,8 +108,9 @@ int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look,
  * dimension that varies. */
 struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i);
 
-/* Makes a data set of all batches of an Arrow stream of struct arrays (arrow.h). Data are used by reference
- * where Arrow's layout allows it, else copied. Releases the stream, also after an error. *ret is registered
- * and has one reference. CW_E_DATA names the column (and row) that is not supported. */
-int cw_arrays_from_arrow(struct ArrowArrayStream *stream, struct cw_arrays **ret,
-                         struct cw_error *err) _must_check_;
+/* Makes a data set of the rows of an Arrow stream of struct arrays (arrow.h): of all rows, or, if rows is not
+ * NULL, of the n_rows rows that it numbers, in this order. Data are used by reference where Arrow's layout
+ * allows it, else copied. Releases the stream, also after an error. *ret is registered and has one reference.
+ * CW_E_DATA names the column (and row) that is not supported. */
+int cw_arrays_from_arrow(struct ArrowArrayStream *stream, const uint64_t *rows, uint64_t n_rows,
+                         struct cw_arrays **ret, struct cw_error *err) _must_check_;

@@ -4,6 +4,7 @@
 #include <cachew/arrow.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "data/type.h"
@@ -13,6 +14,10 @@ struct cw_arrow_column {
     struct cw_type type;
     size_t width;        /* fixed-size binary: bytes of an element; else 0 */
     enum cw_dtype index; /* with a dictionary: dtype of the indices */
+    /* the chosen rows of the stream; other rows may have nulls */
+    const uint64_t *rows; /* borrowed; NULL: all rows */
+    uint64_t n_rows;
+    const uint8_t *chosen; /* borrowed; if rows is not NULL: bit i says whether row i is one of them */
 };
 
 /* Finds the type of a column. CW_E_DATA: the type is not supported. */

@@ -44,20 +44,30 @@ static int arrow_malformed(const struct cw_arrow_column *c, struct cw_error *err
         c->schema->format);
 }
 
-/* CW_E_DATA if an element of the range is null. row: row of the first element; per_row: elements of a row, 0:
- * it varies.
+/* Returns the number that the data set gives a row of the stream, which is chosen if rows are. */
+static uint64_t arrow_element_of(const struct cw_arrow_column *c, uint64_t row)
+{
+    uint64_t i = 0;
+    while (c->rows && i + 1 < c->n_rows && c->rows[i] != row)
+        i++;
+    return c->rows ? i : row;
+}
+
+/* CW_E_DATA if an element of the range is null and, unless per_row is 0, its row is chosen. row: row of the
+ * first element; per_row: elements of a row, 0: it varies.
  */
 static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row,
                              uint64_t per_row, struct cw_error *err)
 {
     const uint8_t *valid = x->array->null_count ? arrow_buffer(x->array, 0) : NULL;
     for (uint64_t i = 0; valid && i < x->n; i++)
-        if (!arrow_bit(valid, x->start + i))
+        if (!arrow_bit(valid, x->start + i) &&
+            !(per_row && c->chosen && !arrow_bit(c->chosen, row + i / per_row)))
             return per_row
                        ? cw_arrow_bad(err, c->schema->name,
                                       "has a null in row %" PRIu64
                                       ": components can't hold nulls, so fill them or leave these rows out",
-                                      row + i / per_row)
+                                      arrow_element_of(c, row + i / per_row))
                        : cw_arrow_bad(err, c->schema->name,
                                       "has a null in a list, in row %" PRIu64
                                       " or after it: components can't hold nulls",
@@ -315,11 +325,14 @@ static int arrow_read_batches(struct ArrowArrayStream *s, struct import *m, int6
 }
 
 static int import_column(struct cw_arrays *a, const struct import *m, size_t i, struct ArrowSchema *schema,
-                         struct cw_error *err)
+                         const uint8_t *chosen, struct cw_error *err)
 {
     struct cw_arrow_column c;
     int r = schema ? cw_arrow_column(schema, &c, err)
                    : cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a column has no schema");
+    c.rows = a->rows;
+    c.n_rows = a->n_elements;
+    c.chosen = chosen;
     if (r == 0)
         r = cw_arrays_column(a, i, schema->name, &c.type, err);
     if (r == 0 && c.width)
@@ -336,9 +349,25 @@ static int import_column(struct cw_arrays *a, const struct import *m, size_t i, 
     return r;
 }
 
-static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, struct import *m,
-                      struct cw_arrays **a, struct cw_error *err)
+/* Chooses the rows, and sets *ret to a bitmap of them, which the caller frees. */
+static int import_rows(struct cw_arrays *a, const uint64_t *rows, uint64_t n, uint8_t **ret,
+                       struct cw_error *err)
 {
+    int r = cw_arrays_choose(a, rows, n, err);
+    uint64_t size = a->first[a->n_pieces] / 8 + 1;
+    if (r < 0)
+        return r;
+    if (!(*ret = calloc(1, size)))
+        return arrow_nomem(size, err);
+    for (uint64_t i = 0; i < n; i++)
+        (*ret)[rows[i] / 8] |= (uint8_t)(1 << rows[i] % 8);
+    return 0;
+}
+
+static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, const uint64_t *rows,
+                      uint64_t n_rows, struct import *m, struct cw_arrays **a, struct cw_error *err)
+{
+    _cleanup_free_ uint8_t *chosen = NULL;
     if (!schema->format || strcmp(schema->format, "+s") != 0)
         return cw_error_set(
             err, CW_E_DATA,
@@ -353,14 +382,17 @@ static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, st
     for (size_t k = 0; k < m->n; k++)
         if (__builtin_add_overflow((*a)->first[k], (uint64_t)m->batches[k].length, &(*a)->first[k + 1]))
             return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows or more");
+    if (rows)
+        r = import_rows(*a, rows, n_rows, &chosen, err);
     for (size_t i = 0; r == 0 && i < (*a)->n_columns; i++)
-        r = import_column(*a, m, i, schema->children[i], err);
+        r = import_column(*a, m, i, schema->children[i], chosen, err);
     (*a)->release = import_free;
     (*a)->arg = m;
     return r < 0 ? r : cw_arrays_register(*a, err);
 }
 
-int cw_arrays_from_arrow(struct ArrowArrayStream *stream, struct cw_arrays **ret, struct cw_error *err)
+int cw_arrays_from_arrow(struct ArrowArrayStream *stream, const uint64_t *rows, uint64_t n_rows,
+                         struct cw_arrays **ret, struct cw_error *err)
 {
     struct ArrowSchema schema = {0};
     struct cw_arrays *a = NULL;
@@ -368,7 +400,8 @@ int cw_arrays_from_arrow(struct ArrowArrayStream *stream, struct cw_arrays **ret
     int r = m ? 0 : arrow_nomem(sizeof(*m), err);
     if (r == 0) {
         int code = stream->get_schema(stream, &schema);
-        r = code ? arrow_stream_failed(stream, code, err) : import_all(stream, &schema, m, &a, err);
+        r = code ? arrow_stream_failed(stream, code, err)
+                 : import_all(stream, &schema, rows, n_rows, m, &a, err);
     }
     if (schema.release)
         schema.release(&schema);

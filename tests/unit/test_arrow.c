@@ -100,7 +100,8 @@ static void stream_release(struct ArrowArrayStream *s)
     live_streams--;
 }
 
-static int import(struct stream *t, struct cachew_arrays **ret, struct cachew_error **err)
+static int import_rows(struct stream *t, const uint64_t *rows, uint64_t n, struct cachew_arrays **ret,
+                       struct cachew_error **err)
 {
     struct ArrowArrayStream s = {.get_schema = get_schema,
                                  .get_next = get_next,
@@ -109,12 +110,18 @@ static int import(struct stream *t, struct cachew_arrays **ret, struct cachew_er
                                  .private_data = t};
     live_streams++;
     t->at = 0;
-    int r = cachew_arrays_from_arrow(&s, ret, err);
+    int r = rows ? cachew_arrays_from_arrow_rows(&s, rows, n, ret, err)
+                 : cachew_arrays_from_arrow(&s, ret, err);
     assert_null(s.release);
     assert_int_equal(live_streams + live_schemas, 0);
     if (r < 0)
         assert_int_equal(live_arrays, 0);
     return r;
+}
+
+static int import(struct stream *t, struct cachew_arrays **ret, struct cachew_error **err)
+{
+    return import_rows(t, NULL, 0, ret, err);
 }
 
 /* A stream of one column in one batch of length rows; the batch itself starts at row `offset` of its column.
@@ -379,6 +386,50 @@ static void arrow_batches_are_one_data_set_however_they_are_cut(void **state)
     cachew_arrays_free(a);
 }
 
+static void arrow_rows_can_be_chosen(void **state)
+{
+    (void)state;
+    static const int32_t numbers[] = {1, 2, 3, 4, 5, 6}, chosen_numbers[] = {6, 1, 6, 4};
+    static const int32_t ends[] = {0, 3, 6, 11, 11, 11, 14}, chosen_ends[] = {0, 3, 6, 9, 9};
+    static const uint8_t valid[] = {0xed}; /* elements 1 and 4 are null */
+    static const void *number_buffers[] = {valid, numbers}, *text_buffers[] = {NULL, ends, "onetwothreesix"},
+                      *none[] = {NULL}, *chosen_number_buffers[] = {NULL, chosen_numbers},
+                      *chosen_text_buffers[] = {NULL, chosen_ends, "sixonesix"};
+    struct ArrowSchema *schemas[] = {schema("i", "n", NULL, 0), schema("u", "s", NULL, 0)};
+    struct ArrowArray *columns[] = {array(6, 0, number_buffers, 2, NULL, 0),
+                                    array(6, 0, text_buffers, 3, NULL, 0)},
+                      *chosen[] = {array(4, 0, chosen_number_buffers, 2, NULL, 0),
+                                   array(4, 0, chosen_text_buffers, 3, NULL, 0)};
+    columns[0]->null_count = 2;
+    struct stream cut = {.schema = schema("+s", "", schemas, 2),
+                         .batches = {array(2, 0, none, 1, columns, 2), array(4, 2, none, 1, columns, 2)},
+                         .n = 2};
+    struct stream same = {.schema = cut.schema, .batches = {array(4, 0, none, 1, chosen, 2)}, .n = 1};
+    struct cachew_arrays *a, *z;
+    struct cachew_error *err = NULL;
+    assert_int_equal(import_rows(&cut, (const uint64_t[]){5, 0, 5, 3}, 4, &a, NULL), 0);
+    assert_int_equal(import(&same, &z, NULL), 0);
+    assert_int_equal(cachew_arrays_count(a), 4);
+    assert_string_equal(cachew_arrays_id(a), cachew_arrays_id(z));
+    cachew_arrays_free(z);
+    struct cachew_batch *b = all_of(a);
+    expect_values(b, "n", chosen_numbers, 16);
+    expect_strings(b, "s", (const char *const[]){"six", "one", "six", ""}, 4);
+    cachew_batch_release(b);
+    cachew_arrays_free(a);
+    assert_int_equal(live_arrays, 0);
+
+    assert_int_equal(import_rows(&cut, (const uint64_t[]){0}, 0, &a, NULL), 0);
+    assert_int_equal(cachew_arrays_count(a), 0);
+    cachew_arrays_free(a);
+    assert_int_equal(import_rows(&cut, (const uint64_t[]){0, 2, 4}, 3, &a, &err), CACHEW_E_DATA);
+    assert_contains(cachew_error_message(err), "the column \"n\" has a null in row 2");
+    cachew_error_free(err);
+    assert_int_equal(import_rows(&cut, (const uint64_t[]){0, 6}, 2, &a, &err), CACHEW_E_OPTION);
+    assert_contains(cachew_error_message(err), "rows[1] is 6: expected a row below 6");
+    cachew_error_free(err);
+}
+
 static void expect_refused(struct stream *t, const char *part)
 {
     struct cachew_arrays *a;
@@ -486,6 +537,7 @@ int main(void)
         cmocka_unit_test_setup(arrow_lists_are_dimensions, reset),
         cmocka_unit_test_setup(arrow_dictionaries_are_looked_up, reset),
         cmocka_unit_test_setup(arrow_batches_are_one_data_set_however_they_are_cut, reset),
+        cmocka_unit_test_setup(arrow_rows_can_be_chosen, reset),
         cmocka_unit_test_setup(arrow_nulls_and_other_types_are_refused, reset),
         cmocka_unit_test_setup(arrow_streams_that_fail_or_lie, reset),
     };
