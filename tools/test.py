@@ -332,7 +332,7 @@ def everything(seed):
     yield Step(
         "environment",
         "Python packages for the tests",
-        90,
+        130,
         [["tools/venv.sh", "all", "tests/requirements-all.txt"]],
     )
     yield compiled("gcc", 90)
@@ -430,7 +430,7 @@ def everything(seed):
             [pip],
             {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"},
         )
-        yield pytest(build, venv, "python", "the Python package", 230, ["tests/python"], env=size)
+        yield pytest(build, venv, "python", "the Python package", 270, ["tests/python"], env=size)
         yield model(build, venv, "model-functions", 60, 300, 300001, seed, ["--functions", "--package"])
 
 

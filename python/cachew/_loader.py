@@ -21,11 +21,13 @@ from cachew._calls import checked_methods
 from cachew._errors import DeadlineError, Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
 from cachew._options import (
+    ENDLESS,
     LoaderOptions,
     Options,
     ServiceOptions,
     State,
     check_ranks,
+    integer,
     make_options,
     seconds,
     state_text,
@@ -252,7 +254,7 @@ class Loader(Generic[T]):
         sharding: str | None,
         **options: Unpack[LoaderOptions],
     ) -> None:
-        self.dataset = dataset
+        self._dataset = dataset
         self.batch_size = dataset.batch_size
         self._convert = convert
         self._ahead = ahead
@@ -266,7 +268,8 @@ class Loader(Generic[T]):
         with_sharding(self._options, sharding)  # only checks it; _first applies it, when the ranks are known
         self._stream: Stream | AheadStream | None = None
         self._state: str | None = None  # JSON: after the batch that was delivered last, or as loaded
-        self._loaded = False  # the stream that is opened next resumes from _state
+        self._loaded = False  # _state was loaded, and no batch was delivered since
+        self._wanted: int | None = None  # the epoch of the next loop, set during a loop
         self._inside = False  # an epoch has begun and is not over
         self._turn = 0  # number of the present `for` loop; see Epoch
         self._length: tuple[tuple[int, int], int | None] | None = None  # (ranks, batches of an epoch), kept
@@ -285,24 +288,29 @@ class Loader(Generic[T]):
         if self._inside:  # the last `for` loop was left before the end of its epoch
             self._close_stream()
             self._inside = False
+        if self._wanted is not None:
+            self.set_epoch(self._wanted)
         if self._stream is None:
             self._open(self.epoch + 1)
         self._turn += 1
         return Epoch(self, self._turn, self._last_g())
 
     def _next(self, epoch: Epoch[T]) -> T:
-        if epoch.turn != self._turn or self._stream is None:
+        if epoch.turn != self._turn:
             raise StopIteration
-        stream = self._stream
+        if self._stream is None:  # the loop had delivered nothing yet when the position was changed
+            self._open(self.epoch + 1)
+        stream = cast("Stream | AheadStream", self._stream)
         item = stream.get()
         if item is None or (self._inside and item.epoch != self.epoch):
+            self._loaded = False
             self._end_epoch()
             raise StopIteration
         value, last = self._hand_over(item.value), item.g == epoch.last_g
         # If a signal handler raises before this line, the next call gives the item again. From here until a
         # `for` loop has assigned the batch to its variable, CPython runs no signal handlers.
         self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
-        self._inside, self._turn = not last, self._turn + last
+        self._inside, self._turn, self._loaded = not last, self._turn + last, False
         del stream.items[0]
         return value
 
@@ -316,14 +324,13 @@ class Loader(Generic[T]):
 
     def _open(self, epoch: int) -> None:
         options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
-        iterator = DatasetIterator(self.dataset, options, self._timeout_s)
+        iterator = DatasetIterator(self._dataset, options, self._timeout_s)
         # The state is taken now. Later, state_dict() would have to open a second iterator, and in a service
         # that would take over the job of this one.
-        if not self._loaded and self.epoch < 0:
+        if self._state is None:
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
-        self._loaded = False
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
@@ -332,6 +339,7 @@ class Loader(Generic[T]):
 
     def close(self) -> None:
         """Ends the loader's threads. The next `for batch in loader` begins the next epoch."""
+        self._turn += 1
         self._close_stream()
 
     # ---- length ----
@@ -341,14 +349,14 @@ class Loader(Generic[T]):
         if self._options.service is not None:  # this process may not have the data, which the workers read
             return None
         if self._length is None or self._length[0] != ranks:
-            self._length = ranks, self.dataset.n_batches(rank=ranks[0], world_size=ranks[1])
+            self._length = ranks, self._dataset.n_batches(rank=ranks[0], world_size=ranks[1])
         return self._length[1]
 
     def _batches_here(self) -> int | None:
         """With a service: the number of batches, if this process can read the data too; else TypeError."""
         options = self._first()
         try:
-            return self.dataset.n_batches(rank=options.rank, world_size=options.world_size)
+            return self._dataset.n_batches(rank=options.rank, world_size=options.world_size)
         except Error as error:
             raise TypeError(
                 f"the number of batches is not known here: only the workers can read the data ({error})"
@@ -363,7 +371,7 @@ class Loader(Generic[T]):
     def __len__(self) -> int:
         """This rank's number of batches per epoch. Raises TypeError if that is not known beforehand."""
         n = self._batches() if self._options.service is None else self._batches_here()
-        return len(self.dataset) if n is None else n  # len() of the dataset raises the TypeError
+        return len(self._dataset) if n is None else n  # len() of the dataset raises the TypeError
 
     def __bool__(self) -> bool:
         return True
@@ -376,6 +384,55 @@ class Loader(Generic[T]):
         """
         return {"cachew": json.loads(self._begins(None) if self._state is None else self._state)}
 
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch with which the next `for` loop begins, or the present one, if it has not delivered a
+        batch yet. If that loop begins with this epoch anyway, also in the middle of the epoch because of a
+        loaded state, nothing changes.
+        """
+        epoch = integer("epoch", epoch, 0, ENDLESS - 1)
+        self._wanted = epoch if self._inside else None
+        if not self._inside and epoch != self._next_epoch():
+            self._move(None, epoch - 1)
+
+    def _next_epoch(self) -> int:
+        """The epoch with which the next `for` loop begins."""
+        return self.epoch if self._resumes() else self.epoch + 1
+
+    def _resumes(self) -> bool:
+        """Whether the next `for` loop begins in the middle of an epoch, with the loaded state."""
+        return self._loaded and self._state is not None and json.loads(self._state)["g"] > 0
+
+    def _move(self, state: str | None, epoch: int) -> None:
+        """Moves to the position of a state, or without one to the epoch after `epoch`."""
+        self._close_stream()
+        if self._inside:
+            self._end_epoch()
+        self._wanted = None
+        self._state, self._loaded, self.epoch = state, state is not None, epoch
+
+    def _skip(self, n: int) -> int:
+        """Makes the next `for` loop begin with this rank's batch n of its epoch, where the position of that
+        batch is known beforehand. A loaded state within the epoch stays as it is: it is the position after
+        the batches that were delivered. Returns how many batches the caller must take and drop.
+        """
+        batches = self._batches()
+        epoch = self._next_epoch() if self._wanted is None else self._wanted
+        if n == 0 or self._resumes():
+            return 0
+        if batches is None or n >= batches:
+            return n
+        self._move(None, epoch - 1)
+        state = json.loads(self._begins(None))
+        g = n * self._ranks()[1]
+        # docs/semantics.md, section 8: in a counted pipeline, batch g begins at position g * batch size
+        text = json.dumps({**state, "g": g, "position": g * (self.batch_size or 1)})
+        try:
+            self._begins(text)
+        except StateError:  # the pipeline counts batches, but not elements
+            return n
+        self._move(text, epoch)
+        return 0
+
     def load_state_dict(self, state_dict: State) -> None:
         """Moves to the position of a state: the next `for batch in loader` gives the rest of the state's
         epoch, or the next epoch, if that epoch is over.
@@ -383,19 +440,16 @@ class Loader(Generic[T]):
         state = state_of(state_dict)
         text = state_text(state)
         self._begins(text)  # raises StateError if the state does not fit
-        self._close_stream()
-        self._end_epoch()
-        self._state, self._loaded = text, True
-        self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
+        self._move(text, int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"]))
 
     def _begins(self, state: str | None) -> str:
         """The state of a new iterator before its first batch. Without a service it is found without starting
         threads or processes, because a signal handler may call state_dict() often.
         """
-        options = self._first()._replace(state=state)
+        options = self._first()._replace(state=state, first_epoch=self.epoch + 1)
         if options.service is None:
-            return self.dataset._runnable().state(options)
-        with DatasetIterator(self.dataset, options, None) as iterator:  # only the workers may have the data
+            return self._dataset._runnable().state(options)
+        with DatasetIterator(self._dataset, options, None) as iterator:  # only the workers may have the data
             return iterator._core.state()
 
     def _first(self) -> Options:

@@ -11,15 +11,16 @@ for epoch in range(90):
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.context import get_spawning_popen
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 import torch.utils.data
@@ -28,7 +29,7 @@ from cachew import _parts
 from cachew._batch import Batch, Bytes
 from cachew._calls import checked
 from cachew._iterator import DatasetIterator
-from cachew._loader import Loader, state_of
+from cachew._loader import Epoch, Loader, state_of
 from cachew._options import (
     ENDLESS,
     LoaderOptions,
@@ -47,20 +48,95 @@ if TYPE_CHECKING:
 __all__ = ["TorchIterable", "TorchLoader", "TorchMapStyle", "loader"]
 
 
-class TorchLoader(Loader[dict[str, Any]]):
+class _Key(NamedTuple):
+    """What `Batches` gives a torch DataLoader for a batch."""
+
+    loop: object
+    """The same object for all batches of one `for` loop."""
+    number: int
+    """The batch's number among this rank's batches of the epoch."""
+
+
+class Batches(torch.utils.data.DistributedSampler[Any]):
+    """`loader.sampler` and `loader.batch_sampler`: a key for each of this rank's batches of an epoch. It is a
+    DistributedSampler, so that Lightning does not divide the batches among the ranks once more.
+    """
+
+    def __init__(self, loader: TorchLoader) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[list[_Key]]:
+        loop, n = object(), self._loader._batches()
+        return ([_Key(loop, k)] for k in (itertools.count() if n is None else range(n)))
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)
+
+
+class Examples(torch.utils.data.Dataset[Any]):
+    """`loader.dataset`: the elements of an epoch, of all ranks. A torch DataLoader over this object and
+    `Batches` gives the loader's batches. Accelerate makes such a DataLoader to skip batches of an epoch.
+    """
+
+    def __init__(self, loader: TorchLoader) -> None:
+        self._loader = loader
+        self._loop: object = None  # of the last key
+        self._batches: Epoch[Any] | None = None
+
+    def __getitem__(self, i: Any) -> NoReturn:
+        raise TypeError(
+            f"the element {i!r:.60} can't be read alone: a loader gives whole batches, one after the other"
+        )
+
+    def __getitems__(self, keys: list[_Key]) -> Any:
+        """The batch of a key. A loop may begin with any of its keys; the others follow without a gap."""
+        (key,) = keys
+        if self._batches is None or key.loop is not self._loop:
+            dropped = self._loader._skip(key.number)
+            self._loop, self._batches = key.loop, iter(self._loader)
+            for _ in range(dropped):
+                next(self._batches)
+        return next(self._batches)
+
+
+class CountedExamples(Examples):
+    """Examples whose number is known beforehand."""
+
+    def __len__(self) -> int:
+        return self._loader._n_elements()
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+class TorchLoader(Loader[Any], torch.utils.data.DataLoader[Any]):  # type: ignore[misc]
     """Batches of a dataset as dicts of tensors, one epoch per `for` loop. The function `loader` makes a
     TorchLoader. Components of bytes stay `cachew.Bytes`.
 
-    `state_dict()` and `load_state_dict()` work like those of torchdata's StatefulDataLoader. Lightning and
-    Hugging Face's Trainer read the attributes `dataset`, `batch_size`, `num_workers`, `sampler` and so on.
+    `state_dict()` and `load_state_dict()` work like those of torchdata's StatefulDataLoader. A TorchLoader is
+    a torch DataLoader without worker processes, so Hugging Face's Trainer, Accelerate, Lightning and Keras
+    accept it. `len(loader.dataset)` is the number of elements of an epoch.
     """
 
+    # what libraries read of a DataLoader. DataLoader.__init__ is not called: it would not allow batch_size
+    # beside a batch_sampler
     num_workers = 0
-    sampler = None
-    batch_sampler = None
-    collate_fn = None
+    collate_fn = staticmethod(_as_it_is)
     drop_last = False
+    prefetch_factor = None
     persistent_workers = False
+    pin_memory = False  # tensors arrive as the loader's options say; no library has to pin them
+    timeout = 0
+    generator = None
+    worker_init_fn = None
+    _DataLoader__multiprocessing_context = None
+    # Accelerator.prepare() returns the loader as it is, and save_state() saves its state
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
 
     def __init__(
         self,
@@ -72,12 +148,13 @@ class TorchLoader(Loader[dict[str, Any]]):
         rank: int | None,
         world_size: int | None,
         sharding: str | None,
+        as_tuple: tuple[str, ...] | None,
         **options: Unpack[LoaderOptions],
     ) -> None:
         self.device = device
-        self.pin_memory = pin_memory
-        self.prefetch_factor = prefetch
-        super().__init__(
+        self._as_tuple = as_tuple
+        Loader.__init__(
+            self,
             dataset,
             _Converter(device, pin_memory),
             prefetch if device is not None or pin_memory else 0,
@@ -86,8 +163,40 @@ class TorchLoader(Loader[dict[str, Any]]):
             **options,
         )
 
-    def _hand_over(self, value: Any) -> dict[str, Any]:
-        return _arrived(*value)
+    @property
+    def dataset(self) -> Examples:  # type: ignore[override]
+        """The elements of an epoch. It has len() if their number is known beforehand."""
+        try:
+            len(self)
+        except TypeError:
+            return Examples(self)
+        return CountedExamples(self)
+
+    @property
+    def sampler(self) -> Batches:  # type: ignore[override]
+        return Batches(self)
+
+    @property
+    def batch_sampler(self) -> Batches:  # type: ignore[override]
+        return Batches(self)
+
+    def _n_elements(self) -> int:
+        """The number of elements in the batches of an epoch, of all ranks."""
+        ds = self._dataset
+        before = itertools.takewhile(lambda node: node["op"] not in ("batch", "bucket_by_length"), ds._nodes)
+        elements = ds._make(before, ds._head, ds._base_dir).n_batches()
+        batches, size = ds.n_batches(), self.batch_size or 1
+        if elements is None or batches is None:
+            raise TypeError("the number of elements is not known beforehand")
+        return min(elements, batches * size)
+
+    def get_sampler(self) -> Batches:
+        """The sampler, as Accelerate requests it."""
+        return self.sampler
+
+    def _hand_over(self, value: Any) -> Any:
+        tensors = _arrived(*value)
+        return tensors if self._as_tuple is None else tuple(tensors[name] for name in self._as_tuple)
 
 
 @checked
@@ -100,6 +209,7 @@ def loader(
     rank: int | None = None,
     world_size: int | None = None,
     sharding: str | None = None,
+    as_tuple: Sequence[str] | None = None,
     **options: Unpack[LoaderOptions],
 ) -> TorchLoader:
     """Batches of a dataset as dicts of tensors: each `for batch in loader` is the next epoch.
@@ -117,6 +227,9 @@ def loader(
 
     rank, world_size: the number of this process, from 0, and how many processes share each epoch (default:
         those of torch.distributed if it is initialised, else 0 and 1)
+
+    as_tuple: names of components. Each batch is then a tuple of their tensors, as Keras expects it:
+        ("image", "label")
 
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
 
@@ -145,8 +258,18 @@ def loader(
         rank=rank,
         world_size=world_size,
         sharding=sharding,
+        as_tuple=_names(dataset, as_tuple),
         **options,
     )
+
+
+def _names(dataset: Dataset, names: Any) -> tuple[str, ...] | None:
+    known = dataset.schema
+    if names is None:
+        return None
+    if not isinstance(names, (list, tuple)) or not names or any(name not in known for name in names):
+        raise wrong("as_tuple", names, f"a list of components, among {', '.join(known)}")
+    return tuple(names)
 
 
 def _device(device: Any) -> torch.device | None:

@@ -1,6 +1,7 @@
 """Loaders for torch and JAX: an epoch per loop, tensors over the slab, positions, devices, ranks."""
 
 import gc
+import itertools
 import json
 import os
 import random
@@ -434,12 +435,111 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), sum(1 for _ in batches))
 
 def test_what_trainers_look_at():
     loader = cachew.torch.loader(known())
-    assert (
-        loader.dataset == known()
-        and loader.batch_size == 8
-        and loader.num_workers == 0
-        and not hasattr(loader, "set_epoch")
+    assert isinstance(loader, torch.utils.data.DataLoader) and loader.num_workers == 0
+    assert loader.batch_size == 8 and len(loader.dataset) == 100
+    assert len(cachew.torch.loader(known(), rank=1, world_size=3).dataset) == 100
+    assert len(cachew.torch.loader(Dataset.range(100).batch(8, drop_remainder=True)).dataset) == 96
+    assert len(cachew.torch.loader(Dataset.range(100)).dataset) == 100
+    assert not hasattr(cachew.torch.loader(unknown()).dataset, "__len__")
+    with pytest.raises(TypeError, match="the element 3 can't be read alone"):
+        loader.dataset[3]
+
+
+PIPELINES = {
+    "known": known,
+    "unknown": unknown,
+    "elements": lambda: Dataset.range(30).shuffle(),
+    "pieces": lambda: Dataset.concat([Dataset.range(50), Dataset.range(25)]).repeat(2).skip(3).batch(7),
+    "some batches": lambda: Dataset.range(100).shuffle().batch(8).skip(3).take(7),
+    "whole batches": lambda: Dataset.arrays({"value": np.arange(62)}).batch(4, drop_remainder=True),
+    "flat_map": lambda: (
+        Dataset.range(40).flat_map(lambda e: [{"value": e["value"]}] * 3, outputs={"value": "int64"}).batch(8)
+    ),
+}
+
+
+class Skip:
+    """A batch sampler without the first n batches of another one."""
+
+    def __init__(self, batch_sampler, n):
+        self.batch_sampler, self.n = batch_sampler, n
+
+    def __iter__(self):
+        return itertools.islice(self.batch_sampler, self.n, None)
+
+
+def flat(batches):
+    return [batch["value"].reshape(-1).tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_data_loader_over_its_parts_can_skip_batches(name):
+    """As Accelerate makes one to resume in the middle of an epoch."""
+    ds = PIPELINES[name]()
+    for world_size in (1, 2):
+        ranks = {"rank": world_size - 1, "world_size": world_size}
+        second, third = (
+            flat(b for b in ds.iterator(seed=1, epochs=4, **ranks) if b.epoch == e) for e in (2, 3)
+        )
+        for n in (0, 1, 3):
+            loader = cachew.torch.loader(ds, seed=1, **ranks)
+            loader.set_epoch(2)
+            parts = torch.utils.data.DataLoader(
+                loader.dataset, batch_sampler=Skip(loader.batch_sampler, n), collate_fn=loader.collate_fn
+            )
+            assert flat(parts) == second[n:] and loader.epoch == 2
+            assert flat(loader) == third
+
+
+def test_skipping_computes_nothing_where_batches_are_counted():
+    loader = cachew.torch.loader(Dataset.range(10**6)._for_tests("fail", "value < 899990").batch(10))
+    assert loader._skip(90000) == 0
+    assert int(next(iter(loader))["value"][0]) == 900000 and loader.state_dict()["cachew"]["g"] == 90001
+
+
+def test_an_epoch_that_was_set_during_a_loop_can_begin_with_any_batch():
+    loader = cachew.torch.loader(known())
+    next(iter(loader))
+    loader.batch_sampler.set_epoch(3)
+    parts = torch.utils.data.DataLoader(
+        loader.dataset, batch_sampler=Skip(loader.batch_sampler, 4), collate_fn=loader.collate_fn
     )
+    assert flat(parts) == expected(known(), 4)[3][4:]
+
+
+def test_set_epoch():
+    want = expected(known(), 5)
+    for loader in loaders(known()):
+        loader.set_epoch(3)
+        assert loader.state_dict()["cachew"]["epoch"] == 3
+        assert values(loader) == want[3]
+        loader.set_epoch(4)  # the next one anyway
+        assert values(loader) == want[4]
+        loader.set_epoch(1)
+        batches = iter(loader)
+        assert values([next(batches), next(batches)]) == want[1][:2]
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        loader.set_epoch(1)  # the epoch of the state: nothing changes
+        assert values(loader) == want[1][2:]
+        loader.load_state_dict(state)
+        loader.set_epoch(0)
+        assert values(loader) == want[0]
+        batches = iter(loader)
+        loader.set_epoch(4)  # nothing of the loop was delivered yet
+        assert values([next(batches)]) == want[4][:1]
+        loader.set_epoch(2)  # of the next loop
+        assert values(batches) == want[4][1:] and values(loader) == want[2] and values(loader) == want[3]
+        with pytest.raises(cachew.OptionError, match="epoch is -1"):
+            loader.set_epoch(-1)
+
+
+def test_batches_as_tuples():
+    ds = Dataset.range(6).assign(double="value * 2").batch(3)
+    for first, second in cachew.torch.loader(ds, as_tuple=("double", "value")):
+        assert (first == 2 * second).all()
+    with pytest.raises(cachew.OptionError, match=r"as_tuple is \['x'\]: expected .*, among double, value"):
+        cachew.torch.loader(ds, as_tuple=["x"])
 
 
 # ---- JAX ----
