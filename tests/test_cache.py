@@ -557,7 +557,7 @@ def test_removing_all_sets_leaves_pinned_ones_and_says_so(synthetic, tmp_path):
     said = subprocess.run(
         words("cache", "rm", cache, "--all"), check=True, capture_output=True, text=True
     ).stdout
-    assert said == "removed 0 sets, 0.0 MiB; 1 pinned set stays\n"
+    assert said == "removed 0 sets, 0 bytes; 1 pinned set stays\n"
     assert cachew("cache", "rm", cache, key)[0]["removed"] == 1
     assert cachew("cache", "ls", cache)[0] == []
 

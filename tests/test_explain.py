@@ -602,7 +602,7 @@ def test_the_text(tmp_path):
     said = re.sub(r"[\d.]+", "#", ran.out)
     for line in (
         "an element costs:",
-        r"  operator                   elements/s     CPU us   waits us  bytes after",
+        r"  operator                   elements/s     CPU us   waits us   size after",
         "  files: # bytes per element, # bytes/s at this rate",
         "bottleneck: synthetic (operator #): it computes for # % of the threads' time",
         "remedies, and the rate with each (now # elements/s):",
@@ -610,7 +610,7 @@ def test_the_text(tmp_path):
     ):
         assert line in said, said
     assert re.search(
-        r"^ +# \(# to #\)  autocache after (synthetic|delay) \(operator #\): # MB for all "
+        r"^ +# \(# to #\)  autocache after (synthetic|delay) \(operator #\): # (bytes|[kMG]B) for all "
         r"elements$",
         said,
         re.MULTILINE,

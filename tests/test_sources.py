@@ -57,6 +57,27 @@ def test_index_made_beforehand_is_used(tmp_path, name, chain):
     assert (tmp_path / "none").exists()
 
 
+# ---- names of files ----
+
+
+def test_patterns_of_shells(tmp_path):
+    for name in ("a-008", "a-009", "a-010", "deep/er/b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    pipeline = write(
+        tmp_path / "p.json", [{"op": "text", "files": ["a-{010..008}", "**/b", "~/a-009"]}, BATCH]
+    )
+    out = tmp_path / "dump"
+    assert cachew("run", pipeline, "--dump", out, env={"HOME": str(tmp_path)}).code == 0
+    with np.load(out / "00000000.npz") as batch:
+        assert batch["text"].tobytes() == b"a-010a-009a-008deep/er/ba-009"
+
+
+def test_an_address_that_is_no_path(tmp_path):
+    error = failed(write(tmp_path / "p.json", [{"op": "text", "files": ["s3://bucket/a"]}, BATCH]), 2)
+    assert error["kind"] == "pipeline" and error["attribute"] == "files" and "aws s3 sync" in error["message"]
+
+
 # ---- text ----
 
 LINES = [b"first", b"", b"third \xff\x00", b"last"]

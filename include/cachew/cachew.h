@@ -90,6 +90,13 @@ CACHEW_API const char *cachew_error_value(const struct cachew_error *e);
 CACHEW_API const char *cachew_error_expected(const struct cachew_error *e);
 CACHEW_API const char *cachew_error_file(const struct cachew_error *e);
 CACHEW_API const char *cachew_error_record(const struct cachew_error *e);
+/* The errno of the system call that failed (ENOENT also if no file matches a pattern); 0: it does not apply.
+ */
+CACHEW_API int cachew_error_errno(const struct cachew_error *e);
+/* About the element that can't be computed, a JSON object: its position ("epoch", "position"), and, if a
+ * Python function failed, "traceback", "exception" and "components" (docs/hosts.md, Failures). NULL: it does
+ * not apply. */
+CACHEW_API const char *cachew_error_detail(const struct cachew_error *e);
 
 /* ---- pipelines ---- */
 
@@ -135,8 +142,8 @@ CACHEW_API char *cachew_operators_json(void);
 
 /* Sets the Python interpreter, and the program that it runs, for processes that run Python functions
  * (operators map, filter_function, flat_map, map_batches, iterable). Applies to processes that are started
- * from now on. Without this call the interpreter is $CACHEW_PYTHON, else python3 in the directory of the
- * running program, else python3 in $PATH; it must have the package cachew. */
+ * from now on; idle ones are ended. Without this call the interpreter is $CACHEW_PYTHON, else python3 in the
+ * directory of the running program, else python3 in $PATH; it must have the package cachew. */
 CACHEW_API int cachew_set_python(const char *python, const char *program,
                                  struct cachew_error **err) CACHEW_CHECKED;
 

@@ -20,10 +20,12 @@ import sys as _sys
 
 from cachew import _core
 from cachew._batch import Batch, Bytes
+from cachew._debug import debug
 from cachew._errors import (
     DataError,
     DeadlineError,
     Error,
+    FailedElement,
     InternalError,
     MemoryBudgetError,
     OptionError,
@@ -53,6 +55,7 @@ __all__ = [
     "DeadlineError",
     "Error",
     "Expr",
+    "FailedElement",
     "Field",
     "InternalError",
     "MemoryBudgetError",
@@ -65,6 +68,7 @@ __all__ = [
     "StorageError",
     "UsageError",
     "col",
+    "debug",
     "load_plugin",
     "where",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cachew._errors import UsageError
+from cachew._values import shown_bytes
 
 if TYPE_CHECKING:
     from cachew import _core
@@ -274,7 +275,7 @@ def _copied(
 def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    return f"{len(value)} byte strings" if isinstance(value, Bytes) else f"{len(value)} bytes"
+    return f"{len(value)} byte strings" if isinstance(value, Bytes) else shown_bytes(len(value))
 
 
 def _arrays(slab: _core.Slab) -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
+from cachew import _foreign
 from cachew._errors import PipelineError
 
 C = TypeVar("C", bound=type)
@@ -96,7 +97,8 @@ def checked(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         for name in kwargs:
             if name not in known:
-                raise TypeError(f"{function.__name__}() has no argument {name}{did_you_mean(name, names)}")
+                instead = _foreign.argument(name) or did_you_mean(name, names)
+                raise TypeError(f"{function.__name__}() has no argument {name}{instead}")
         try:
             return function(*args, **kwargs)
         except BeingImported:

@@ -27,12 +27,14 @@ def _absolute(op: str, name: str, value: Any, base_dir: str) -> Any:
     if attribute.kind == "chains":
         return [rebased(chain, base_dir) for chain in value]
     if attribute.path:
-        return (
-            os.path.join(base_dir, value)
-            if isinstance(value, str)
-            else [os.path.join(base_dir, v) for v in value]
-        )
+        return _below(base_dir, value) if isinstance(value, str) else [_below(base_dir, v) for v in value]
     return value
+
+
+def _below(base_dir: str, path: str) -> str:
+    """The absolute path; a home directory, as `~/data`, stays as it is, unless a file has that very name."""
+    absolute = os.path.join(base_dir, path)
+    return path if path.startswith("~") and not os.path.exists(absolute) else absolute
 
 
 def written(nodes: Iterable[Node], width: int = 100) -> str:

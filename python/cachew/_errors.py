@@ -4,6 +4,21 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any, NamedTuple
+
+
+class FailedElement(NamedTuple):
+    """The element that could not be computed."""
+
+    epoch: int | None
+    """Its epoch, from 0; None: not known."""
+    position: int | None
+    """Its position in the epoch, from 0, counted before filters; None: not known."""
+    components: dict[str, Any]
+    """Its components as the function got them: values of at most 256 bytes; for a larger one a text with its
+    dtype and shape. Empty if no Python function failed."""
+
 
 class Error(Exception):
     """The base class of the exceptions that Cachew raises. `str(error)` is a message for people; the
@@ -26,9 +41,11 @@ class Error(Exception):
     """The file that was read."""
     record: str | None = None
     """The id of the record, `<file key>:<row>`."""
+    element: FailedElement | None = None
+    """The element that could not be computed."""
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = BaseException.__str__(self)  # OSError has another form
         places = (("file", self.file), ("record", self.record))
         return text + "".join(f" ({name} {place})" for name, place in places if place and place not in text)
 
@@ -124,13 +141,57 @@ BY_KIND: dict[str, type[Error]] = {
 }
 
 
-def from_core(kind: bytes, message: bytes, *facts: bytes | None) -> Error:
-    """Makes the exception for an error of the library; the extension module calls it. facts: operator,
-    attribute, value, expected, file, record; None where one does not apply. Bytes that are not UTF-8 become
-    backslash escapes.
+class PipelineFileNotFoundError(PipelineError, FileNotFoundError):
+    """No file matches a pattern of the pipeline, or a directory does not exist."""
+
+
+class StorageFileNotFoundError(StorageError, FileNotFoundError):
+    """A file does not exist."""
+
+
+class StoragePermissionError(StorageError, PermissionError):
+    """The system denied access to a file."""
+
+
+class OptionFileNotFoundError(OptionError, FileNotFoundError):
+    """An option names a file that does not exist."""
+
+
+class OptionPermissionError(OptionError, PermissionError):
+    """The system denied access to a file that an option names."""
+
+
+_BUILTIN: dict[int, type[OSError]] = {
+    errno.ENOENT: FileNotFoundError,
+    errno.EACCES: PermissionError,
+    errno.EPERM: PermissionError,
+}
+BY_ERRNO: dict[tuple[type[Error], type[OSError]], type[Error]] = {
+    (PipelineError, FileNotFoundError): PipelineFileNotFoundError,
+    (StorageError, FileNotFoundError): StorageFileNotFoundError,
+    (StorageError, PermissionError): StoragePermissionError,
+    (OptionError, FileNotFoundError): OptionFileNotFoundError,
+    (OptionError, PermissionError): OptionPermissionError,
+}
+"""The subclasses that are also the built-in exception of the system's error."""
+
+
+def from_core(kind: bytes, message: bytes, number: int = 0, *facts: bytes | None) -> Error:
+    """Makes the exception for an error of the library; the extension module calls it. number: the errno of
+    the system call that failed, else 0. facts: operator, attribute, value, expected, file, record, and the
+    detail (docs/hosts.md, Failures); None where one does not apply. Bytes that are not UTF-8 become backslash
+    escapes.
     """
-    error = BY_KIND.get(kind.decode(), InternalError)(message.decode(errors="backslashreplace"))
+    found = BY_KIND.get(kind.decode(), InternalError)
+    found = BY_ERRNO.get((found, _BUILTIN.get(number, OSError)), found)
+    error = found(message.decode(errors="backslashreplace"))
     error.kind = kind.decode()
+    if number and isinstance(error, OSError):
+        error.errno = number
+    if len(facts) == 7 and facts[6] is not None:
+        from cachew._failures import explain  # only here: most programs see no such error
+
+        explain(error, facts[6].decode(errors="replace"))
     names = ("operator", "attribute", "value", "expected", "file", "record")
     for name, fact in zip(names, facts, strict=False):
         if fact is not None:

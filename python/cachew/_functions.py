@@ -19,7 +19,7 @@ from cachew._batch import Bytes
 from cachew._calls import checked_methods, refuse_in_import
 from cachew._errors import PipelineError
 from cachew._options import byte_count
-from cachew._values import is_text, plain
+from cachew._values import is_text, plain, shown_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -264,7 +264,27 @@ class _Call:
         if concurrency is not None and (not isinstance(concurrency, int) or not 0 < concurrency <= 4096):
             raise PipelineError(f"{op}: concurrency is {concurrency!r}: expected 1 to 4096, or None")
         self.concurrency = concurrency or 0
+        self._check_parameters()
         self._identify()
+
+    def _check_parameters(self) -> None:
+        """Checks that the function can be called with what it will get."""
+        get = [] if self.op == "iterable" else [None]
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):  # builtins
+            return
+        try:
+            signature.bind(*get, **{"rng": None} if self.rng else {})
+        except TypeError:
+            what = "no parameter" if not get else "one parameter, a dict of the components, and possibly rng"
+            raise TypeError(f"{self.op}: {self.name} takes {signature}: expected {what}") from None
+
+    def _unsendable(self, problem: object) -> PipelineError:
+        return PipelineError(
+            f"{self.op}: {self.name} can't be sent to the processes that run functions ({problem}): make "
+            f"such an object in the function, or in a module that the function imports when it runs"
+        )
 
     def _identify(self) -> None:
         # not at the top: importing these takes long, and most pipelines have no function
@@ -273,6 +293,7 @@ class _Call:
 
         found = Identity(self.function)
         if self.version is None and found.problem is not None:
+            self._pickle(self.function)  # no version= would help a function that can't be pickled
             what = (
                 f"{found.problem}, which has no hash that is the same in every process"
                 if isinstance(found.problem, Unidentified)
@@ -287,24 +308,30 @@ class _Call:
             gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""
         )
 
-    def attributes(self, function: Any = None) -> dict[str, Any]:
-        """The attributes as JSON. function, if given, is pickled instead of the user's function."""
+    def _pickle(self, function: Any) -> str:
+        """The payload of a function."""
         # not at the top: importing these takes long
         import cloudpickle  # type: ignore[import-untyped]
 
-        from cachew._payload import Payload, payload_of
+        from cachew._payload import payload_of
 
         # multiprocessing loads the parent's __main__ as __mp_main__ in a spawned process; hosts can't import
         # it
         if "__mp_main__" in sys.modules:
             cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
         try:
-            payload = payload_of(self.function if function is None else function)
+            return payload_of(function)
         except Exception as problem:
-            raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
+            raise self._unsendable(problem) from None
+
+    def attributes(self, function: Any = None) -> dict[str, Any]:
+        """The attributes as JSON. function, if given, is pickled instead of the user's function."""
+        from cachew._payload import Payload  # not at the top: importing it takes long
+
+        payload = self._pickle(self.function if function is None else function)
         if function is None and isinstance(payload, Payload) and payload.size > MUCH_CAPTURED:
             warnings.warn(
-                f"{self.op}: {self.name} captures {payload.size / 1e6:.0f} MB of data"
+                f"{self.op}: {self.name} captures {shown_bytes(payload.size)} of data"
                 f"{_captured(self.function)}, which is too much for a service: let the function read a file",
                 stacklevel=4,
             )
@@ -369,7 +396,7 @@ def _captured(function: Any) -> str:
     values = {**names.globals, **names.nonlocals}
     sizes = {name: size for name, v in values.items() if isinstance(size := getattr(v, "nbytes", None), int)}
     largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
-    return f" ({', '.join(f'{name}: {sizes[name] / 1e6:.0f} MB' for name in largest)})" if largest else ""
+    return f" ({', '.join(f'{name}: {shown_bytes(sizes[name])}' for name in largest)})" if largest else ""
 
 
 def _is_async(function: Any) -> bool:

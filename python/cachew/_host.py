@@ -25,7 +25,7 @@ import numpy  # noqa: E402, F401
 
 # imported as top-level modules: as parts of the package they would load the whole package, and the engine
 sys.path.insert(0, HERE)
-from _host_function import Function, become_copy  # noqa: E402
+from _host_function import Function, become_copy, load  # noqa: E402, F401
 from _host_rows import Memory  # noqa: E402
 from _host_values import text_of  # noqa: E402
 
@@ -58,9 +58,56 @@ def receive(connection, size):
     while len(data) < size:
         part = connection.recv(size - len(data))
         if not part:
-            sys.exit(0)
+            raise EOFError
         data += part
     return bytes(data)
+
+
+class Host:
+    """Answers the engine's requests, which come one at a time.
+
+    connection: the socket to the engine. requests, answers: descriptors of the shared memory. define: makes a
+    Function of a spec.
+    """
+
+    def __init__(self, connection, requests, answers, define=Function):
+        self.connection, self.define, self.functions = connection, define, {}
+        self.requests, self.answers, self.pid = Memory(requests), Memory(answers), os.getpid()
+        connection.sendall(FRAME.pack(READY, VERSION, 0, 0, 0))
+
+    def answer(self):
+        """Receives one request and answers it. Raises EOFError if the engine closed the connection."""
+        # key: the function's number. size: bytes of the text that follows (DEFINE) or of the request in the
+        # shared memory (CALL). call: a number, which the answer repeats.
+        kind, version, key, size, call = FRAME.unpack(receive(self.connection, FRAME.size))
+        if version != VERSION:
+            raise SystemExit(
+                f"the engine uses version {version} of the protocol with host processes, this package "
+                f"{VERSION}: they are from different releases"
+            )
+
+        def done(used):
+            """Sends an answer of `used` bytes."""
+            self.connection.sendall(FRAME.pack(DONE, VERSION, key, used, call))
+
+        reply = None
+        try:
+            if kind == DEFINE:
+                self.functions[key] = self.define(json.loads(receive(self.connection, size)))
+                used = 0
+            else:
+                # used: bytes of the answer in the shared memory. If an iterable is slow, `run` sends an early
+                # answer with `done`, and returns None.
+                used = self.functions[key].run(self.requests, size, self.answers, done)
+        except Exception as error:
+            text = text_of(error).encode()
+            reply = FRAME.pack(ERROR, VERSION, key, len(text), call) + text
+        if os.getpid() != self.pid:
+            os._exit(0)  # the function forked, and this is the child: only the parent may answer
+        if reply is not None:
+            self.connection.sendall(reply)
+        elif used is not None:
+            done(used)
 
 
 def main():
@@ -69,43 +116,13 @@ def main():
     for fd in (SOCKET, IN, OUT, LIFE):
         os.set_inheritable(fd, False)
     live_no_longer_than_the_parent()
-    connection = socket.socket(fileno=SOCKET)
     os.register_at_fork(after_in_child=become_copy)  # notes, in a child that a function forks, that it is one
-    requests, answers, functions, pid = Memory(IN), Memory(OUT), {}, os.getpid()
-    connection.sendall(FRAME.pack(READY, VERSION, 0, 0, 0))
-    while True:
-        # key: the function's number. size: bytes of the text that follows (DEFINE) or of the request in the
-        # shared memory (CALL). call: a number, which the answer repeats.
-        kind, version, key, size, call = FRAME.unpack(receive(connection, FRAME.size))
-        if version != VERSION:
-            raise SystemExit(
-                f"the engine uses version {version} of the protocol with host processes, this package "
-                f"{VERSION}: they are from different releases"
-            )
-        try:
-            if kind == DEFINE:
-                functions[key] = Function(json.loads(receive(connection, size)))
-                reply = FRAME.pack(DONE, VERSION, key, 0, call)
-            else:
-                # used: bytes of the answer in the shared memory. If an iterable is slow, `run` sends an early
-                # answer with the function that it is given here, and returns None.
-                used = functions[key].run(
-                    requests,
-                    size,
-                    answers,
-                    lambda used, key=key, call=call: connection.sendall(
-                        FRAME.pack(DONE, VERSION, key, used, call)
-                    ),
-                )
-                if used is None:  # `run` has sent the answer
-                    continue
-                reply = FRAME.pack(DONE, VERSION, key, used, call)
-        except Exception as error:
-            text = text_of(error).encode()
-            reply = FRAME.pack(ERROR, VERSION, key, len(text), call) + text
-        if os.getpid() != pid:
-            os._exit(0)  # the function forked, and this is the child: only the parent may answer
-        connection.sendall(reply)
+    host = Host(socket.socket(fileno=SOCKET), IN, OUT)
+    try:
+        while True:
+            host.answer()
+    except EOFError:
+        sys.exit(0)
 
 
 if __name__ == "__main__":

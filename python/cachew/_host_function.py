@@ -11,9 +11,10 @@ import time
 import types
 
 import numpy as np
+from _host_failure import Failure
 from _host_payload import load
 from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
-from _host_values import Component, Wrong, array_of, describe, in_order, printable, text_of
+from _host_values import Component, Wrong, array_of, describe, in_order, printable
 
 OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # status of a row in an answer
 PROGRESS = 15  # index of the head's progress word: 1 + the row, or element, that is being computed
@@ -113,26 +114,33 @@ def truth(value):
     return bool(value)
 
 
+def load_of(spec):
+    """Loads the function of a spec, after the values in the user's modules that the function uses."""
+    for place in reversed(spec["path"] or []):
+        if place not in sys.path:
+            sys.path.insert(0, place)
+    global loading
+    loading = True
+    try:
+        if spec["modules"]:
+            from cachew._places import Differs, adopt  # only here: it loads the whole package
+
+            try:
+                adopt(spec["modules"])
+            except Differs as error:
+                raise Wrong(str(error)) from None
+        return load(spec["payload"])
+    finally:
+        loading = False
+
+
 class Function:
     """A function with its declared inputs and outputs, from the spec that the engine sends."""
 
-    def __init__(self, spec):
-        for place in reversed(spec["path"] or []):
-            if place not in sys.path:
-                sys.path.insert(0, place)
-        global loading
-        loading = True
-        try:
-            if spec["modules"]:
-                from cachew._places import Differs, adopt  # only here: it loads the whole package
-
-                try:
-                    adopt(spec["modules"])
-                except Differs as error:
-                    raise Wrong(str(error)) from None
-            self.function = load(spec["payload"])
-        finally:
-            loading = False
+    def __init__(self, spec, function=None):
+        """function: the user's function; None: the one in the spec."""
+        self.function = load_of(spec) if function is None else function
+        self.checks = True  # rows are computed twice, if a request says so
         self.kind, self.rng, self.asynchronous = spec["kind"], spec["rng"], spec["async"]
         self.concurrency = spec["concurrency"]
         self.inputs = [Component(c) for c in spec["inputs"]]
@@ -140,7 +148,7 @@ class Function:
         self.names = tuple(c.name for c in self.inputs)
         self.declared = tuple(c.name for c in self.outputs)
         # For an iterable: elements that were taken and may be requested again, the index of the first of them
-        # in the iterable, and the text of the exception that ended the iterable.
+        # in the iterable, and the Failure that ended the iterable.
         self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
         self.sized = [(k, c.bytes) for k, c in enumerate(self.outputs) if c.scalar_types is None]
         self.slow = Slow()
@@ -214,7 +222,7 @@ class Function:
 
     async def together(self, rows, progress):
         """Computes rows at the same time, at most `concurrency` of them. Returns, for each of them, the
-        result and whether a second call gave the same; or the text of its exception.
+        result and whether a second call gave the same; or a Failure.
         """
         import asyncio
 
@@ -229,7 +237,7 @@ class Function:
                 except BaseException as error:  # SystemExit too fails only the record
                     if is_copy:
                         os._exit(0)
-                    results[i] = text_of(error)
+                    results[i] = Failure(error, row[0])
             while first < len(rows) and results[first] is not None:
                 first += 1
             progress[PROGRESS] = first + 1
@@ -247,10 +255,10 @@ class Function:
         for i, result in enumerate(
             self.wait_for(self.together(list(self.elements_of(memory, words)), progress))
         ):
-            kept, equal = (None, True) if isinstance(result, str) else result
-            if isinstance(result, str):
+            kept, equal = (None, True) if isinstance(result, Failure) else result
+            if isinstance(result, Failure):
                 status[i] = FAILED
-                errors.append([i, result])
+                errors.append(result.entry(i))
             elif is_filter and not kept:
                 status[i] = DROPPED
             elif not equal:
@@ -278,6 +286,7 @@ class Function:
         """
         self.slow.reply = reply
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
+        words[3] = words[3] if self.checks else 0
         progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
         answer = Answer(answer_memory, len(self.outputs))
         if self.asynchronous and self.kind in ("map", "flat_map", "filter"):
@@ -315,11 +324,11 @@ class Function:
 
     def bytes_of(self, element):
         """The bytes of an element's arrays and byte strings, without scalars; 0 for an element that failed (a
-        str, the reason).
+        Failure).
         """
         return (
             0
-            if isinstance(element, str)
+            if isinstance(element, Failure)
             else sum(len(element[k]) if is_bytes else element[k].nbytes for k, is_bytes in self.sized)
         )
 
@@ -340,11 +349,11 @@ class Function:
 
     def answer_pull(self, answer, start, n, count, failed):
         rows = Rows(self, answer)
-        status, said = bytearray(n), [] if failed is None else [[n, failed]]
+        status, said = bytearray(n), [] if failed is None else [failed.entry(n)]
         for i, element in enumerate(self.given(start, count)):
-            if isinstance(element, str):  # the element failed; this is the reason
+            if isinstance(element, Failure):
                 status[i] = FAILED
-                said.append([i, element])
+                said.append(element.entry(i))
                 rows.miss()
             else:
                 rows.add_kept(i, element)
@@ -352,7 +361,7 @@ class Function:
 
     def advance(self, keep, start, n, least, progress):
         """Takes elements from the iterable, and keeps those from index `keep` on; of an element that fails it
-        keeps the reason, a str. It ends with n elements from index `start` on; with `least` of them and
+        keeps a Failure. It ends with n elements from index `start` on; with `least` of them and
         PULL_BYTES bytes; when the iterable ends or raises; or when an early answer was sent.
         """
         elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
@@ -382,11 +391,12 @@ class Function:
                 try:
                     elements.append(self.kept(value))
                 except BaseException as error:
-                    elements.append(text_of(error))
+                    elements.append(Failure(error))
                 if self.sized and position > start:
                     size += self.bytes_of(elements[-1])
         except BaseException as error:
-            self.iterator, self.failed = None, printable(f"{text_of(error)}, after {position} elements")
+            self.iterator, self.failed = None, Failure(error)
+            self.failed.text = printable(f"{self.failed.text}, after {position} elements")
         if is_copy:
             os._exit(0)
 
@@ -394,13 +404,13 @@ class Function:
         n, status, errors = words[0], bytearray(words[0]), []
         batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
         try:
-            again = copied(batch) if n and memory.map[words[3]] else None
+            again = copied(batch) if n and words[3] and memory.map[words[3]] else None
             self.write_batch(answer, self.apply_batch(batch, key), n)
             if again is not None and not self.same_batch(answer, self.apply_batch(again, key)):
                 status[0] = DIFFERS
                 errors.append([0, DIFFERENT])
         except BaseException as error:
-            errors, status = [[0, text_of(error)]], bytearray(n)
+            errors, status = [Failure(error, batch).entry(0)], bytearray(n)
             answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)
         return answer.finish(n, status, errors)
 
@@ -453,7 +463,7 @@ class Function:
                 if is_copy:
                     os._exit(0)
                 status[i] = FAILED
-                errors.append([i, text_of(error)])
+                errors.append(Failure(error, element).entry(i))
         return answer.finish(words[0], status, errors)
 
     def run_rows(self, memory, words, progress, answer):
@@ -493,7 +503,7 @@ class Function:
                 if is_copy:
                     os._exit(0)
                 status[i] = FAILED
-                errors.append([i, text_of(error)])
+                errors.append(Failure(error, element).entry(i))
                 if flat:
                     counts.append(0)
                 else:

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cachew import _core
 from cachew._batch import Batch
 from cachew._calls import checked_methods
-from cachew._errors import StateError
+from cachew._errors import StateError, UsageError
 from cachew._options import Options, State, seconds, state_text
 
 if TYPE_CHECKING:
+    from cachew._debugger import Debugger
     from cachew.dataset import Dataset
+
+debugger: Debugger | None = None
+"""What runs functions in this process, while `cachew.debug` is in use."""
 
 
 @checked_methods
@@ -30,6 +34,8 @@ class DatasetIterator:
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
         self._timeout_s = seconds("timeout_s", timeout_s)
         self._dataset = dataset  # host processes that start later may map the memory of its functions
+        if debugger is not None:
+            options = debugger.options(options)
         self._pipeline = dataset._runnable(options.service is not None)
         self._options = options
         self._batched = dataset.batch_size is not None
@@ -41,17 +47,31 @@ class DatasetIterator:
             from cachew._service import local_address  # only here: its imports take time
 
             options = options._replace(service=local_address())
+        if debugger is not None:
+            return debugger.call(lambda: _core.open(self._pipeline, options))
         return _core.open(self._pipeline, options)
+
+    def _wait(self, timeout_s: float) -> _core.Slab | None:
+        """The slab of the next batch, the same until it is accepted; None at the end."""
+        return self._core.next(timeout_s) if debugger is None else debugger.next(self._core, timeout_s)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an iterator can't be pickled or copied: its dataset and its state_dict() can")
+
+    def __repr__(self) -> str:
+        try:
+            state = json.loads(self._core.state())
+            where = f"epoch {state['epoch']}, next batch {state['g']}"
+        except UsageError as problem:
+            where = "closed" if "closed" in str(problem) else "in use by another thread or process"
+        return f"<DatasetIterator of {self._dataset._short()}: {where}>"
 
     def __iter__(self) -> DatasetIterator:
         return self
 
     def __next__(self) -> Batch:
         core = self._core
-        slab = core.next(self._timeout_s)
+        slab = self._wait(self._timeout_s)
         if slab is None:
             self._warn()
             raise StopIteration
@@ -67,7 +87,7 @@ class DatasetIterator:
         seconds (None: no limit); the next call then waits for the same batch.
         """
         core = self._core
-        slab = core.next(seconds("timeout_s", timeout_s))
+        slab = self._wait(seconds("timeout_s", timeout_s))
         if slab is None:
             return None
         batch = Batch._over(slab, self._batched)

@@ -14,8 +14,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
+from cachew import _iterator
 from cachew._batch import Batch
 from cachew._calls import checked_methods
 from cachew._errors import DeadlineError, Error, StateError, UsageError
@@ -39,7 +41,7 @@ from cachew._options import (
 from cachew.dataset import Dataset
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 T = TypeVar("T")
 
@@ -229,6 +231,9 @@ class Epoch(Generic[T]):
         self.turn = turn
         self.last_g = last_g
 
+    def __repr__(self) -> str:
+        return f"<one epoch of {self._loader!r}>"
+
     def __iter__(self) -> Epoch[T]:
         return self
 
@@ -238,7 +243,8 @@ class Epoch(Generic[T]):
 
 @checked_methods
 class Loader(Generic[T]):
-    """Converted batches, one epoch per `for batch in loader`, and the position as a state.
+    """Converted batches, one epoch per `for batch in loader`, and the position as a state. At the end of a
+    `with` block the loader's threads have ended.
 
     convert: converts a batch to the value that is prefetched. ahead: number of prefetched items; 0: no
     thread. ranks: gives (rank, world_size) when the loader runs. sharding: the keyword of
@@ -278,6 +284,21 @@ class Loader(Generic[T]):
         load_state_dict() sets it to the epoch of the state."""
         self.is_padding = False
         """Whether that batch repeats another one, so that all ranks get the same number of batches."""
+
+    def __repr__(self) -> str:
+        if self._inside and self._state is not None:
+            where = f"epoch {self.epoch}, next batch {json.loads(self._state)['g']}"
+        else:
+            where = f"before epoch {self.epoch + 1}"
+        return f"<{type(self).__name__} of {self.dataset._short()}: {where}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a loader can't be pickled or copied: its dataset and its state_dict() can")
@@ -331,6 +352,10 @@ class Loader(Generic[T]):
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
+        # the debugger runs functions on the thread that takes the batches
+        ahead = 0 if _iterator.debugger is not None else self._ahead
+        self._stream = AheadStream(stream, ahead) if ahead else stream
+        self._loaded = False
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None

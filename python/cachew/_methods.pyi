@@ -122,14 +122,15 @@ class Operators:
             float32, float64))
         """
 
-    def center_crop(self, component: str, size: Sequence[int]) -> Dataset:
+    def center_crop(self, component: str, size: int | Sequence[int]) -> Dataset:
         """Cuts the middle out of an image.
 
         The crop begins at y = (height - h) div 2, x = (width - w) div 2. A crop larger than the image
         fails the record.
 
         component: the image (the name of a component)
-        size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
+        size: [height, width] in pixels; a single number: both (a list of integers or a single one of
+            length 2, from 1 to 65535)
         """
 
     @classmethod
@@ -185,8 +186,9 @@ class Operators:
         pattern (the part before the first wildcard). Files come in the order of the patterns; the
         files of one pattern are sorted by the bytes of their paths.
 
-        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
-            1)
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
         """
 
     def filter(self, where: _Expression) -> Dataset:
@@ -233,8 +235,9 @@ class Operators:
         twice in a line, the last value counts. `jsonl` finds files and lines in the same way as
         `text`; an empty line is not a JSON object, so its record fails.
 
-        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
-            1)
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
@@ -258,10 +261,10 @@ class Operators:
         channel.
 
         component: the image (the name of a component)
-        mean: value to subtract, per channel, in units of the input (a list of numbers or a single one
-            of length 1 to 64, at least -1e+30)
-        std: value to divide the difference by, per channel (a list of numbers or a single one of
-            length 1 to 64, at least -1e+30)
+        mean: value to subtract, per channel, in units of the input; a single number: of all channels
+            (a list of numbers or a single one of length 1 to 64, at least -1e+30)
+        std: value to divide the difference by, per channel; a single number: of all channels (a list
+            of numbers or a single one of length 1 to 64, at least -1e+30)
         dtype: dtype of the result: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 ..
             uint64, int8 .. int64, float16, bfloat16, float32, float64))
         """
@@ -319,13 +322,14 @@ class Operators:
         component: the component with the bytes of the Example (the name of a component)
         """
 
-    def random_crop(self, component: str, size: Sequence[int]) -> Dataset:
+    def random_crop(self, component: str, size: int | Sequence[int]) -> Dataset:
         """Cuts a rectangle of fixed size at a random place out of an image.
 
         All positions are equally likely. A crop larger than the image fails the record.
 
         component: the image (the name of a component)
-        size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
+        size: [height, width] in pixels; a single number: both (a list of integers or a single one of
+            length 2, from 1 to 65535)
         """
 
     def random_flip(self, component: str, *, horizontal: float = 0.5, vertical: float = 0) -> Dataset:
@@ -342,7 +346,7 @@ class Operators:
     def random_resized_crop(
         self,
         component: str,
-        size: Sequence[int],
+        size: int | Sequence[int],
         *,
         scale: Sequence[float] = [0.08, 1],
         ratio: Sequence[float] = [0.75, 1.3333],
@@ -357,7 +361,8 @@ class Operators:
         resized result.
 
         component: the image (the name of a component)
-        size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
+        size: [height, width] in pixels; a single number: both (a list of integers or a single one of
+            length 2, from 1 to 65535)
         scale: smallest and largest area of the rectangle, as a share of the image's area (a list of
             numbers of length 2, from 1e-09 to 1)
         ratio: smallest and largest width / height of the rectangle; the logarithm of the ratio is
@@ -398,7 +403,7 @@ class Operators:
     def resize(
         self,
         component: str,
-        size: Sequence[int],
+        size: int | Sequence[int],
         *,
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
@@ -411,7 +416,8 @@ class Operators:
         docs/pixels.md defines the arithmetic.
 
         component: the image (the name of a component)
-        size: [height, width] in pixels (a list of integers of length 2, from 1 to 65535)
+        size: [height, width] in pixels; a single number: both (a list of integers or a single one of
+            length 2, from 1 to 65535)
         interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
             or 4 x 4 pixels (bicubic); from more with antialias (a string: one of "nearest",
             "bilinear", "bicubic")
@@ -519,8 +525,9 @@ class Operators:
         and so is an archive with sparse files, devices, or names that lead out of the archive's
         directory.
 
-        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
-            1)
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         components: the components to read: {extension: "bytes"|"int64"|...}, or {name: {key, dtype,
@@ -543,8 +550,9 @@ class Operators:
         left out, even if a wildcard matches them. `compression` "auto" detects all but zlib, because a
         text may begin with the same bytes as zlib data.
 
-        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
-            1)
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
@@ -566,8 +574,9 @@ class Operators:
         even if a wildcard matches them. When a file is indexed, the CRC of each record's length is
         always checked.
 
-        files: names of files, or patterns (glob) (a list of strings or a single one of length at least
-            1)
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         verify: true: check the CRC of each record's data, and compare it with the CRC in the index

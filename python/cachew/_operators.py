@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cachew import _foreign
 from cachew._calls import did_you_mean
 from cachew._errors import PipelineError
 from cachew._values import plain
@@ -80,15 +81,16 @@ class Operator:
             if name in given:
                 raise TypeError(f"{self.name}() got two values for {name}")
             if name not in self.attributes:
-                hint = f"; {self.hint}" if self.hint else ""
-                raise TypeError(
-                    f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}{hint}"
-                )
+                instead = _foreign.argument(name) or did_you_mean(name, self.attributes) + self._hint()
+                raise TypeError(f"{self.name}() has no argument {name}{instead}")
             given[name] = value
         missing = [name for name in self.required if name not in given]
         if missing:
-            raise TypeError(f"{self.name}() lacks {', '.join(missing)}")
+            raise TypeError(f"{self.name}() lacks {', '.join(missing)}{self._hint()}")
         return given
+
+    def _hint(self) -> str:
+        return f"; {self.hint}" if self.hint else ""
 
     def signature(self) -> inspect.Signature:
         """The signature of the method: (self, /, component, size, *, ...)."""

@@ -19,8 +19,33 @@ from cachew._host_payload import MAGIC, PLACE
 LARGE = 1 << 16
 """Bytes from which an array is stored beside the pickle, and a pickle is kept out of the JSON of a run."""
 ALIGN = 64
+LONGEST_S = 1e6
+"""The largest time limit of a function."""
 NONE = "AA=="
 """Stands for a large payload where the library only checks the pipeline, by the identity of the function."""
+
+
+_originals: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def original(text: str) -> Any:
+    """The function that was made a payload of this text in this process; None: it no longer exists."""
+    return _originals.get(text)
+
+
+def _remember(text: str, function: Any) -> None:
+    _originals.pop(text, None)
+    try:
+        _originals[text] = function
+    except TypeError:  # an object that has no weak references
+        pass
+
+
+class Small(str):
+    """The value of `payload` in a function's node, if it is small: the pickle in base64."""
+
+    function: Any
+    """The function itself, so that it exists as long as the dataset."""
 
 
 class Payload(str):
@@ -82,8 +107,13 @@ def payload_of(function: Any) -> str:
 
     pickled = cloudpickle.dumps(function, protocol=5, buffer_callback=in_band)
     if not parts and len(pickled) < LARGE:
-        return base64.b64encode(pickled).decode()
-    return Payload.of([memoryview(pickled), *parts])
+        small = Small(base64.b64encode(pickled).decode())
+        small.function = function
+        _remember(str(small), function)
+        return small
+    large = Payload.of([memoryview(pickled), *parts])
+    _remember(large.place(), function)
+    return large
 
 
 def with_payloads(value: Any, form: Callable[[str], str]) -> Any:
@@ -95,6 +125,16 @@ def with_payloads(value: Any, form: Callable[[str], str]) -> Any:
     # a list of nodes, or of chains, as the inputs of concat
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list)):
         return [with_payloads(v, form) for v in value]
+    return value
+
+
+def without_limits(value: Any) -> Any:
+    """A copy of nodes whose functions may take as long as a user needs to look at them."""
+    if isinstance(value, dict):
+        limits = {"timeout_s": LONGEST_S} if isinstance(value.get("function"), dict) else {}
+        return {name: without_limits(v) for name, v in value.items()} | limits
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list)):
+        return [without_limits(v) for v in value]
     return value
 
 

@@ -43,6 +43,8 @@ def plain(value: Any) -> Any:
         return value.name
     if isinstance(value, type):  # np.float32, ml_dtypes.bfloat16, bool, int, float
         return np.dtype(value).name
+    if type(value).__name__ in ("dtype", "DType"):  # of torch and of TensorFlow
+        return str(getattr(value, "name", value)).removeprefix("torch.")
     text = getattr(value, "__cachew_expression__", None)
     if text is not None:
         return text
@@ -71,6 +73,15 @@ def is_text(text: str) -> bool:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
+
+
+def shown_bytes(size: float) -> str:
+    """A number of bytes for people, as the library prints it: "900 bytes", "65.9 kB", "446 MB"."""
+    units = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+    unit = 0
+    while size >= (999.5 if unit else 1000) and unit + 1 < len(units):
+        size, unit = size / 1000, unit + 1
+    return f"{size:.{int(unit > 0 and size < 99.95)}f} {units[unit]}"
 
 
 def bytes_of(text: str) -> int | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, overload
 
-from cachew import _core, _parts
+from cachew import _core, _foreign, _iterator, _parts
 from cachew._batch import Batch
 from cachew._calls import checked_methods, did_you_mean
 from cachew._chain import Node, rebased, written
@@ -18,7 +18,7 @@ from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, value_of
-from cachew._payload import inline, place_of, with_payloads, without_large
+from cachew._payload import inline, place_of, with_payloads, without_large, without_limits
 from cachew._show import dataset_html, display, table
 from cachew._options import (
     ENDLESS,
@@ -49,8 +49,29 @@ class Field(NamedTuple):
     shape: tuple[int | None, ...] | None
 
 
+SHORT = 70
+"""Characters of a pipeline in the repr of an iterator, at most."""
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a method that does not exist."""
+    known = [n for n in known if not n.startswith("_")]
+    return _foreign.method(name) or did_you_mean(name, known, list_all=False)
+
+
+class Names(type):
+    """The class of `Dataset`, for the message about a source that does not exist."""
+
+    if not TYPE_CHECKING:  # as for Dataset.__getattr__
+
+        def __getattr__(cls, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise AttributeError(f"Dataset has no method {name}{_instead(name, dir(cls))}")
+
+
 @checked_methods
-class Dataset(Functions, InMemory, Operators):
+class Dataset(Functions, InMemory, Operators, metaclass=Names):
     """A pipeline: a source of records and operators on them. A dataset is immutable: each method returns a
     new dataset, and raises at once if the pipeline so far is wrong.
 
@@ -95,6 +116,10 @@ class Dataset(Functions, InMemory, Operators):
         """The pipeline with its functions. It is made at the first run, because parsing large functions at
         each method call would take long. for_service: other processes than those of this one's hosts run it.
         """
+        if _iterator.debugger is not None:
+            return _core.Pipeline(
+                _json(with_payloads(without_limits(self._nodes), place_of), self._head), self._base_dir
+            )
         if self._whole is None:
             return self._pipeline
         key = os.getpid(), for_service
@@ -210,6 +235,13 @@ class Dataset(Functions, InMemory, Operators):
             )
         return written(self._nodes) + head
 
+    def _short(self) -> str:
+        """The pipeline in one line, for the repr of an iterator."""
+        calls = written(self._nodes, SHORT)
+        if "\n" not in calls and len(calls) <= SHORT:
+            return calls
+        return f"Dataset.{self._nodes[0]['op']}(...) ... {self._nodes[-1]['op']}(...)"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
@@ -247,11 +279,9 @@ class Dataset(Functions, InMemory, Operators):
                     "have it, and Dataset.from_json reads it"
                 )
             if name in TABLE:
-                raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
-            raise AttributeError(
-                f"a dataset has no method "
-                f"{name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}"
-            )
+                call = "[ds, other]" if TABLE[name].takes_datasets else "..."
+                raise AttributeError(f"{name} begins a dataset: Dataset.{name}({call})")
+            raise AttributeError(f"a dataset has no method {name}{_instead(name, dir(self))}")
 
     def __dir__(self) -> list[str]:
         """The methods of a dataset: without the sources, which begin one (Dataset.tfrecord)."""
@@ -586,7 +616,10 @@ class Dataset(Functions, InMemory, Operators):
         options = make_options(
             seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir
         )
-        return (self._runnable() if limit else self._pipeline).explain(options, limit, False)
+        pipeline = self._runnable() if limit else self._pipeline
+        if _iterator.debugger is not None:
+            return _iterator.debugger.call(lambda: pipeline.explain(options, limit, False))
+        return pipeline.explain(options, limit, False)
 
 
 def _json(nodes: Iterable[Node], head: Mapping[str, Any], indent: int | None = None) -> str:

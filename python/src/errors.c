@@ -17,9 +17,10 @@ static void *raise_made(PyObject *error)
 void *core_raise(const struct core_state *st, struct cachew_error *e)
 {
     PyObject *error = PyObject_CallFunction(
-        st->error, "yyyyyyyy", cachew_error_kind(e), cachew_error_message(e), cachew_error_operator(e),
-        cachew_error_attribute(e), cachew_error_value(e), cachew_error_expected(e), cachew_error_file(e),
-        cachew_error_record(e)); /* facts that do not apply are NULL, which becomes None */
+        st->error, "yyiyyyyyyy", cachew_error_kind(e), cachew_error_message(e), cachew_error_errno(e),
+        cachew_error_operator(e), cachew_error_attribute(e), cachew_error_value(e), cachew_error_expected(e),
+        cachew_error_file(e), cachew_error_record(e),
+        cachew_error_detail(e)); /* facts that do not apply are NULL, which becomes None */
     cachew_error_free(e);
     return raise_made(error);
 }

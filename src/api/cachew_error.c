@@ -102,6 +102,16 @@ const char *cachew_error_record(const struct cachew_error *e)
     return error_fact(e->e.record);
 }
 
+int cachew_error_errno(const struct cachew_error *e)
+{
+    return e->e.errnum;
+}
+
+const char *cachew_error_detail(const struct cachew_error *e)
+{
+    return error_fact(e->e.detail);
+}
+
 const char *cachew_version(void)
 {
     return CACHEW_VERSION;

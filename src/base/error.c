@@ -30,6 +30,7 @@ int cw_error_at_file(struct cw_error *err, int status, const char *file, int err
             snprintf(err->message + n, sizeof(err->message) - n, ": %s",
                      strerror_r(errnum, text, sizeof(text)));
         error_finish(err, status);
+        cw_error_errnum(err, errnum);
     }
     return status;
 }
@@ -79,6 +80,19 @@ void cw_error_file(struct cw_error *err, const char *file)
 {
     if (err)
         error_fill_once(err->file, sizeof(err->file), file);
+}
+
+void cw_error_errnum(struct cw_error *err, int errnum)
+{
+    if (err && !err->errnum)
+        err->errnum = errnum;
+}
+
+void cw_error_detail(struct cw_error *err, const char *json)
+{
+    size_t size = json ? strlen(json) + 1 : 0;
+    if (err && size > 0 && size <= sizeof(err->detail) && !err->detail[0])
+        memcpy(err->detail, json, size);
 }
 
 void cw_error_record(struct cw_error *err, const char *record)

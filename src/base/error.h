@@ -25,8 +25,12 @@ enum cw_status {
     CW_E_BUG = -12,         /* an invariant does not hold */
 };
 
+/* Bytes of cw_error.detail, with the NUL: room for a long traceback. Host processes know this number, too. */
+#define CW_ERROR_DETAIL 8192
+
 struct cw_error {
     int status;        /* enum cw_status; 0: nothing filled in */
+    int errnum;        /* errno of the system call that failed; 0: none */
     char message[600]; /* as cw_text_show writes it */
     char op[64];       /* operator name */
     char attribute[64];
@@ -34,6 +38,8 @@ struct cw_error {
     char expected[256];
     char file[512];
     char record[64]; /* printed record id */
+    /* about the element that can't be computed: a JSON object (docs/hosts.md, Failures); "": none */
+    char detail[CW_ERROR_DETAIL];
 };
 
 /* The end of a message about another process that broke the rules of the protocol. */
@@ -60,6 +66,9 @@ int cw_error_copy(struct cw_error *err, const struct cw_error *why);
 void cw_error_op(struct cw_error *err, const char *op);
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected);
 void cw_error_file(struct cw_error *err, const char *file);
+void cw_error_errnum(struct cw_error *err, int errnum);
+/* json: a JSON object, or NULL: none. A text that is too long for the field is left out. */
+void cw_error_detail(struct cw_error *err, const char *json);
 void cw_error_record(struct cw_error *err, const char *record);
 /* Returns the name of a status: "record", "data", "io", "memory", "budget", "pipeline", "option", "state",
  * "service", "deadline", "interrupted" or "internal". */

@@ -220,3 +220,13 @@ bool cw_text_base36(const char **at, uint64_t *ret)
             return false;
     return *at > begin;
 }
+
+const char *cw_text_bytes(double bytes, char buf[32])
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+    unsigned unit = 0;
+    for (; bytes >= (unit ? 999.5 : 1000) && unit + 1 < CW_COUNT_OF(units); unit++)
+        bytes /= 1000;
+    snprintf(buf, 32, "%.*f %s", unit > 0 && bytes < 99.95, bytes, units[unit]);
+    return buf;
+}

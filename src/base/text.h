@@ -43,6 +43,10 @@ char *cw_text_dup(const char *text, size_t most);
  * past U+10FFFF. */
 bool cw_text_utf8(const char *text, size_t size);
 
+/* Prints a number of bytes for people, in decimal units with three or more digits: "900 bytes", "65.9 kB",
+ * "446 MB". Returns buf. */
+const char *cw_text_bytes(double bytes, char buf[32]);
+
 /* A string that grows. If an allocation fails, `failed` is set and the text stays as it was. */
 struct cw_text {
     char *data;

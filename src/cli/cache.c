@@ -64,16 +64,17 @@ static int cache_ls(struct cache *x, const struct cw_cache_list *l, struct cw_er
             json_array_append_new(sets, cache_set_json(&l->sets[i]));
         return cli_print(sets);
     }
-    printf("%-32s %10s %9s %6s  %-16s %s\n", "set", "MiB", "entries", "ratio", "last used", "");
+    printf("%-32s %10s %9s %6s  %-16s %s\n", "set", "size", "entries", "ratio", "last used", "");
     for (size_t i = 0; i < l->n; i++) {
         const struct cw_cache_listed *s = &l->sets[i];
         time_t at = (time_t)s->used_at_s;
         struct tm local;
-        char when[32] = "";
+        char when[32] = "", size[32];
         if (at)
             strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime_r(&at, &local));
-        printf("%s %10.1f %9" PRIu64 " %6.2f  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries,
-               cache_ratio(s->content, s->stored), when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
+        printf("%s %10s %9" PRIu64 " %6.2f  %-16s %s%s\n", s->key, cw_text_bytes((double)s->bytes, size),
+               s->entries, cache_ratio(s->content, s->stored), when, s->used ? "in use " : "",
+               s->pinned ? "pinned" : "");
         cache_print_operators(s);
     }
     return 0;
@@ -95,16 +96,17 @@ static int cache_stat(struct cache *x, const struct cw_cache_list *l, struct cw_
         pinned += s->pinned;
     }
     double compute_s = (double)all.cost_us * 1e-6;
+    char size[32];
     if (x->common.json)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n,
                                    "bytes", (json_int_t)all.bytes, "segments", (json_int_t)all.segments,
                                    "entries", (json_int_t)all.entries, "content_bytes",
                                    (json_int_t)all.content, "stored_bytes", (json_int_t)all.stored, "in_use",
                                    used, "pinned", pinned, "compute_s", compute_s));
-    printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64
+    printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %s in %" PRIu64
            " segments (files), %" PRIu64
            " entries (cached elements; compression ratio %.2f) that took %.1f s to compute\n",
-           l->n, used, pinned, (double)all.bytes / (1 << 20), all.segments, all.entries,
+           l->n, used, pinned, cw_text_bytes((double)all.bytes, size), all.segments, all.entries,
            cache_ratio(all.content, all.stored), compute_s);
     return 0;
 }
@@ -152,8 +154,9 @@ static int cache_rm(struct cache *x, const struct cw_cache_list *l, struct cw_er
         return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "removed", (json_int_t)removed, "bytes",
                                    (json_int_t)bytes, "in_use", (json_int_t)used, "pinned",
                                    (json_int_t)pinned));
-    printf("removed %" PRIu64 " %s, %.1f MiB", removed, removed == 1 ? "set" : "sets",
-           (double)bytes / (1 << 20));
+    char size[32];
+    printf("removed %" PRIu64 " %s, %s", removed, removed == 1 ? "set" : "sets",
+           cw_text_bytes((double)bytes, size));
     if (used)
         printf("; %" PRIu64 " in use by a run %s", used, used == 1 ? "stays" : "stay");
     if (pinned)
@@ -248,9 +251,10 @@ static int cache_warm(struct cache *x, struct cw_error *err)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I}", "kept", (json_int_t)facts.kept, "there",
                                    (json_int_t)facts.hits, "refused", (json_int_t)no_room, "evicted",
                                    (json_int_t)facts.evicted, "bytes", (json_int_t)facts.bytes_written));
-    printf("%" PRIu64 " entries written, %.1f MiB; %" PRIu64 " were cached before; %" PRIu64
+    char size[32];
+    printf("%" PRIu64 " entries written, %s; %" PRIu64 " were cached before; %" PRIu64
            " were left out for lack of space",
-           facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
+           facts.kept, cw_text_bytes((double)facts.bytes_written, size), facts.hits, no_room);
     if (facts.evicted)
         printf("; %" PRIu64
                " segments (cache files) were removed to make room, maybe with some of these entries",

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/machine.h"
+#include "base/text.h"
 #include "cli/pipeline.h"
 #include "cli/print.h"
 #include "cli/verb.h"
@@ -41,10 +42,11 @@ static json_t *index_report_json(const struct cw_index_report *p)
 static void index_print_report(const struct cw_index_report *p, const char *index_dir)
 {
     size_t made = p->n_files - p->n_reused;
-    printf("%zu files, %" PRIu64 " records, %.1f MB in %.3f s", p->n_files, p->n_records,
-           (double)p->file_bytes * 1e-6, p->seconds);
+    char size[32];
+    printf("%zu files, %" PRIu64 " records, %s in %.3f s", p->n_files, p->n_records,
+           cw_text_bytes((double)p->file_bytes, size), p->seconds);
     if (made && p->seconds > 0)
-        printf(" (%.0f MB/s)", (double)p->file_bytes * 1e-6 / p->seconds);
+        printf(" (%s/s)", cw_text_bytes((double)p->file_bytes / p->seconds, size));
     printf("; %zu files were indexed, %zu had a valid index; the indexes are %s%s\n", made, p->n_reused,
            index_dir ? "in " : "", index_dir ? index_dir : "beside the files");
 }

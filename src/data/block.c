@@ -34,6 +34,14 @@ bool cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *f
     return false;
 }
 
+void cw_block_detail(struct cw_block *b, const char *json)
+{
+    size_t size = json ? strlen(json) + 1 : 0;
+    char *copy = b->faults && size ? cw_arena_alloc(b->arena, size, NULL) : NULL;
+    if (copy) /* else out of memory: the error lacks the detail */
+        b->faults->detail = memcpy(copy, json, size);
+}
+
 void cw_block_note(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
 {
     va_list ap;

@@ -49,6 +49,7 @@ struct cw_fault { /* why a row failed */
     const char *op; /* the operator's name, static */
     bool note;      /* the row did not fail: the message is a warning for the log */
     char message[400];
+    const char *detail; /* as cw_error.detail; NULL: none */
 };
 
 struct cw_expansion { /* the rows by which flat_map replaces the rows of a block */
@@ -97,6 +98,9 @@ void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err);
 /* Marks a row as failed, with the reason; op is the operator's name. The row's columns need not be written
  * any more. Returns false, for callers that return whether a row is good. */
 bool cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...) _printf_(4, 5);
+
+/* Adds a detail (as cw_error.detail) to the fault that was added last. json is copied; NULL: none. */
+void cw_block_detail(struct cw_block *b, const char *json);
 
 /* Adds a note about a row that did not fail. Notes are listed together with the records that failed. */
 void cw_block_note(struct cw_block *b, size_t row, const char *op, const char *fmt, ...) _printf_(4, 5);

@@ -1,6 +1,8 @@
 /* Counts charged bytes with atomics, without locks. */
 #include "data/budget.h"
 
+#include "base/text.h"
+
 void cw_budget_init(struct cw_budget *b, size_t limit)
 {
     *b = (struct cw_budget){.limit = limit};
@@ -22,10 +24,11 @@ int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct c
         if (bytes > limit || used > limit - bytes) {
             atomic_store_explicit(&b->wanted, bytes > SIZE_MAX - used ? SIZE_MAX : used + bytes,
                                   memory_order_relaxed);
+            char texts[3][32];
             return cw_error_set(
-                err, CW_E_BUDGET,
-                "%s needs %zu bytes, but of the memory budget (%zu bytes) %zu bytes are in use already", what,
-                bytes, limit, used);
+                err, CW_E_BUDGET, "%s needs %s, but of the memory budget (%s) %s are in use already", what,
+                cw_text_bytes((double)bytes, texts[0]), cw_text_bytes((double)limit, texts[1]),
+                cw_text_bytes((double)used, texts[2]));
         }
     } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));

@@ -1,6 +1,7 @@
 /* Runs the source and the operators over the rows of an execution, and replaces or keeps failed rows. */
 #include "exec/exec.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +14,11 @@
 
 void cw_exec_free_faults(struct cw_exec *x)
 {
-    while (x->faults)
-        free(CW_POP(x->faults));
+    while (x->faults) {
+        struct cw_exec_fault *f = CW_POP(x->faults);
+        free(f->detail);
+        free(f);
+    }
 }
 
 void cw_exec_reset(struct cw_exec *x)
@@ -133,6 +137,7 @@ static int exec_take_faults(struct cw_exec *x, struct cw_counts *t, struct cw_bl
         *f = (struct cw_exec_fault){
             .next = x->faults, .row = map ? map[from->row] : from->row, .op = from->op, .note = from->note};
         snprintf(f->message, sizeof(f->message), "%s", from->message);
+        f->detail = from->detail ? strdup(from->detail) : NULL; /* without memory the error lacks it */
         x->faults = f;
         if (on_error == CW_ON_ERROR_REPLACE && !f->note) {
             int status = exec_replace(x, t, c, from->row, f->row, err);
@@ -378,6 +383,18 @@ static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block 
     return 1;
 }
 
+/* Sets the detail of a fault's error: {"epoch": e, "position": p, and the members of the fault's own detail}.
+ */
+static void exec_set_detail(const struct cw_exec *x, const struct cw_exec_fault *f, struct cw_error *ret)
+{
+    const char *own = f->detail && strlen(f->detail) > 2 ? f->detail + 1 : "}";
+    size_t row = x->block.origin ? x->block.origin[f->row] : f->row;
+    char detail[CW_ERROR_DETAIL];
+    int n = snprintf(detail, sizeof(detail), "{\"epoch\":%" PRIu64 ",\"position\":%" PRIu64 "%s%s",
+                     x->epoch->epoch, x->plan->begin + x->at + row, *own == '}' ? "" : ",", own);
+    cw_error_detail(ret, n < (int)sizeof(detail) ? detail : NULL);
+}
+
 void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f, struct cw_error *ret)
 {
     const struct cw_source *source = cw_exec_source(x);
@@ -391,6 +408,7 @@ void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f,
     cw_error_op(ret, f->op);
     cw_error_record(ret, id);
     cw_error_set(ret, CW_E_RECORD, "%s: %s", f->op, f->message);
+    exec_set_detail(x, f, ret);
 }
 
 /* ---- some of the rows ---- */

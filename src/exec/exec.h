@@ -91,6 +91,7 @@ struct cw_exec_fault { /* a failed row, or a note about a row */
     size_t row;
     const char *op;
     char message[400];
+    char *detail; /* as cw_error.detail; owned; NULL: none */
     bool note, replaced;
 };
 

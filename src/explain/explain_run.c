@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/machine.h"
+#include "base/text.h"
 #include "explain/remedies.h"
 #include "session/report.h"
 #include "session/tuning.h"
@@ -23,10 +24,11 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
                             b->op->position, b->says, b->share * 100);
     if (b->says)
         return json_sprintf("%s: %.0f %% of the threads' time", b->says, b->share * 100);
+    char speed[32];
     if (strcmp(b->kind, "storage") == 0)
         return json_sprintf(
-            "storage: files that are not in memory are read at %.0f MB/s, of which the run uses %.0f %%",
-            c->storage_bytes_per_s * 1e-6, b->share * 100);
+            "storage: files that are not in memory are read at %s/s, of which the run uses %.0f %%",
+            cw_text_bytes(c->storage_bytes_per_s, speed), b->share * 100);
     if (strcmp(b->kind, "planning") == 0)
         return json_sprintf("planning (choosing the records to read), which only one thread can do at a "
                             "time: it takes %.0f %% of the time",

@@ -71,13 +71,7 @@ static const char *json_count_text(const json_t *o, const char *key, char buf[32
 
 static const char *json_bytes_text(const json_t *o, const char *key, char buf[32])
 {
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    double v = json_get_number(o, key);
-    unsigned unit = 0;
-    for (; v >= 1000 && unit + 1 < CW_COUNT_OF(units); unit++)
-        v /= 1000;
-    snprintf(buf, 32, unit ? "%.1f %s" : "%.0f %s", v, units[unit]);
-    return buf;
+    return cw_text_bytes(json_get_number(o, key), buf);
 }
 
 void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
@@ -160,7 +154,7 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
     json_t *o;
     const json_t *storage = json_object_get(costs, "storage");
     cw_text_add(t, "\nan element costs:\n  %-24s %12s %10s %10s %12s\n", "operator", "elements/s", "CPU us",
-                "waits us", "bytes after");
+                "waits us", "size after");
     json_array_foreach(json_object_get(costs, "stages"), i, o)
     {
         char label[64];
@@ -168,7 +162,7 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
         cw_text_add(t, "  %-24s %12.0f %10.1f %10.1f", label, json_get_number(o, "elements_per_s"),
                     json_get_number(o, "cpu_s") * 1e6, json_get_number(o, "wait_s") * 1e6);
         if (json_object_get(o, "bytes"))
-            cw_text_add(t, " %12.0f", json_get_number(o, "bytes"));
+            cw_text_add(t, " %12s", json_bytes_text(o, "bytes", a));
         cw_text_add(t, "\n");
     }
     if (json_get_number(costs, "calls_s") > 0)
@@ -176,9 +170,9 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
             t,
             "  calls that the program makes when it takes a batch: %.1f us per element, for which it waits\n",
             json_get_number(costs, "calls_s") * 1e6);
-    cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate",
-                json_get_number(storage, "bytes_per_element"),
-                json_bytes_text(storage, "needed_bytes_per_s", a));
+    cw_text_add(t, "  files: %s per element, %s/s at this rate",
+                json_bytes_text(storage, "bytes_per_element", a),
+                json_bytes_text(storage, "needed_bytes_per_s", b));
     if (json_is_real(json_object_get(storage, "had_bytes_per_s")))
         cw_text_add(t, "; files that are not in memory are read at %s/s",
                     json_bytes_text(storage, "had_bytes_per_s", b));

@@ -92,6 +92,7 @@ static void finding_memory(struct finding *f)
 {
     struct cw_costs then = *f->c;
     size_t memory = f->c->memory * 2;
+    char now_text[32], then_text[32];
     then.idle_s[CW_IDLE_MEMORY] = 0;
     finding_offer(f,
                   (struct cw_remedy){.kind = "memory",
@@ -99,21 +100,23 @@ static void finding_memory(struct finding *f)
                                      .rate = cw_costs_predict(f->c, &then),
                                      .low = f->c->rate,
                                      .change = option_json("memory", (json_int_t)memory)},
-                  "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6,
-                  (double)f->c->memory * 1e-6);
+                  "a memory budget of %s instead of %s", cw_text_bytes((double)memory, then_text),
+                  cw_text_bytes((double)f->c->memory, now_text));
 }
 
 static void finding_storage(struct finding *f)
 {
     struct cw_costs then = *f->c;
+    char now_text[32], then_text[32];
     then.storage_bytes_per_s *= 2;
     double rate = cw_costs_predict(f->c, &then);
     then.cold_bytes = 0;
     finding_offer(f,
                   (struct cw_remedy){
                       .kind = "storage", .rate = rate, .low = rate, .high = cw_costs_predict(f->c, &then)},
-                  "storage that reads %.0f MB/s instead of %.0f, for files that are not in memory",
-                  f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
+                  "storage that reads %s/s instead of %s/s, for files that are not in memory",
+                  cw_text_bytes(f->c->storage_bytes_per_s * 2, then_text),
+                  cw_text_bytes(f->c->storage_bytes_per_s, now_text));
 }
 
 /* Adds the rate of a consumer that never lets batches wait. */
@@ -247,9 +250,10 @@ static int finding_cache(struct finding *f, const struct cw_place *p, struct cw_
     bool there = p->cache_point >= 0;
     m.change = there ? option_json("cache", p->cache_point)
                      : json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
-    finding_offer(f, m, "%s after %s (operator %u): %.*f MB for all elements",
+    char size[32];
+    finding_offer(f, m, "%s after %s (operator %u): %s for all elements",
                   there ? "a cache at the cache point" : "autocache", f->c->ops[p->last].op, p->last,
-                  m.bytes < 1e7, m.bytes * 1e-6);
+                  cw_text_bytes(m.bytes, size));
     return 0;
 }
 

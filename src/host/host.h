@@ -91,8 +91,9 @@ void cw_host_release(struct cw_host *h);
 /* Kills the host if it lives, waits for its end and frees it. Accepts NULL; returns NULL. */
 struct cw_host *cw_host_free(struct cw_host *h);
 
-/* Sets the interpreter and the file of the program of hosts that start from now on. Default: $CACHEW_PYTHON,
- * or python3 beside this program, or python3 in $PATH, with the module cachew._host. */
+/* Sets the interpreter and the file of the program of hosts that start from now on, and ends idle hosts.
+ * Default: $CACHEW_PYTHON, or python3 beside this program, or python3 in $PATH, with the module cachew._host.
+ */
 int cw_host_set_python(const char *python, const char *program, struct cw_error *err) _must_check_;
 /* Ends all idle hosts. Hosts in use go on, and are idle again after their release. */
 void cw_host_shutdown(void);

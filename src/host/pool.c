@@ -40,11 +40,13 @@ int cw_host_set_python(const char *new_python, const char *new_program, struct c
     _cleanup_free_ char *python_copy = strdup(new_python), *program_copy = strdup(new_program);
     if (!python_copy || !program_copy)
         return cw_error_nomem(err, 0, "a path");
-    CW_GUARD(&mutex);
-    free(python);
-    free(program);
-    python = CW_STEAL(python_copy);
-    program = CW_STEAL(program_copy);
+    CW_WITH (&mutex) {
+        free(python);
+        free(program);
+        python = CW_STEAL(python_copy);
+        program = CW_STEAL(program_copy);
+    }
+    cw_host_shutdown(); /* later calls find hosts of the new program only */
     return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/machine.h"
 #include "base/notice.h"
+#include "base/text.h"
 #include "host/closefrom.h"
 
 #define FIRST_FD 16 /* our own descriptors get numbers from here on, above those of the host */
@@ -411,8 +412,9 @@ static int watch_look(struct watch *w)
         return host_died(h, reason, true, w->death);
     }
     if (resident > limit) {
-        snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than its limit host_memory of %llu",
-                 (unsigned long long)resident, (unsigned long long)limit);
+        char texts[2][32];
+        snprintf(reason, sizeof(reason), "used %s of memory, more than its limit host_memory of %s",
+                 cw_text_bytes((double)resident, texts[0]), cw_text_bytes((double)limit, texts[1]));
         return host_died(h, reason, false, w->death);
     }
     return 0;

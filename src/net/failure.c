@@ -16,7 +16,9 @@ void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
                              .value = (char *)(uintptr_t)err->value,
                              .expected = (char *)(uintptr_t)err->expected,
                              .file = (char *)(uintptr_t)err->file,
-                             .record = (char *)(uintptr_t)err->record};
+                             .record = (char *)(uintptr_t)err->record,
+                             .errnum = (uint32_t)err->errnum,
+                             .detail = (char *)(uintptr_t)err->detail};
 }
 
 void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re,
@@ -68,7 +70,7 @@ int cw_failure_error(const Cachew__Failure *f, struct cw_error *err)
     int status = failure_status(f->kind);
     if (!err)
         return status;
-    *err = (struct cw_error){.status = status};
+    *err = (struct cw_error){.status = status, .errnum = (int)CW_MIN(f->errnum, 4095u)};
     COPY(message);
     COPY(op);
     COPY(attribute);
@@ -76,6 +78,7 @@ int cw_failure_error(const Cachew__Failure *f, struct cw_error *err)
     COPY(expected);
     COPY(file);
     COPY(record);
+    cw_error_detail(err, f->detail);
     if (!err->message[0])
         snprintf(err->message, sizeof(err->message), "no reason was given");
     return status;

@@ -117,6 +117,51 @@ static bool attr_function_ok(const json_t *v)
     return ok;
 }
 
+/* Returns what to write instead of a path that is none of this system's: a remote address, or a path of
+ * Windows. NULL: the path may be good. */
+static const char *attr_path_instead(const char *path)
+{
+    static const struct {
+        const char *scheme, *instead;
+    } remote[] = {
+        {"s3", "copy the files to this machine first (aws s3 sync s3://... DIRECTORY)"},
+        {"gs", "copy the files to this machine first (gcloud storage rsync gs://... DIRECTORY)"},
+        {"http", "download the files first (curl -O http://...)"},
+        {"https", "download the files first (curl -O https://...)"},
+        {"hf", "download the files first (hf download OWNER/NAME --repo-type dataset), or, in Python, give "
+               "Dataset.arrow() what datasets.load_dataset() returns"},
+        {"file", "leave out file://"},
+    };
+
+    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+    bool letter = (path[0] >= 'a' && path[0] <= 'z') || (path[0] >= 'A' && path[0] <= 'Z');
+    if (letter && path[1] == ':' && (path[2] == '\\' || path[2] == '/') && path[3] != '/')
+        return "the path of a file on this system, with / between its parts; in WSL, drive C: of Windows is "
+               "/mnt/c";
+    if (n == 0 || strncmp(path + n, "://", 3) != 0)
+        return NULL;
+    for (size_t i = 0; i < CW_COUNT_OF(remote); i++)
+        if (strlen(remote[i].scheme) == n && strncmp(path, remote[i].scheme, n) == 0)
+            return remote[i].instead;
+    return "copy the files to this machine first";
+}
+
+static int attr_check_paths(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *v,
+                            struct cw_error *err)
+{
+    for (size_t i = 0; i < (json_is_array(v) ? json_array_size(v) : 1); i++) {
+        const json_t *path = json_is_array(v) ? json_array_get(v, i) : v;
+        const char *instead = attr_path_instead(json_string_value(path));
+        char expected[256];
+        if (!instead)
+            continue;
+        snprintf(expected, sizeof(expected), "%s%s",
+                 strstr(json_string_value(path), "://") ? "the path of a local file: " : "", instead);
+        return attr_error(desc->name, a->name, path, expected, err);
+    }
+    return 0;
+}
+
 static bool attr_value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const json_t *v)
 {
     enum cw_dtype dtype;
@@ -169,7 +214,7 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
     const char *const *choices = a->choices;
     if (!attr_is_list(a->kind) || (a->scalar_too && !json_is_array(v))) {
         if (attr_value_ok(a, a->kind, v))
-            return 0;
+            return a->path ? attr_check_paths(desc, a, v, err) : 0;
     } else if (json_is_array(v)) {
         size_t n = json_array_size(v), i = 0;
         bool ok = (!a->len_min && !a->len_max) ||
@@ -177,7 +222,7 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
         for (; ok && i < n; i++)
             ok = attr_value_ok(a, a->kind, json_array_get(v, i));
         if (ok)
-            return 0;
+            return a->path ? attr_check_paths(desc, a, v, err) : 0;
     }
     snprintf(expected, sizeof(expected), "%.199s", cw_attr_allowed(a, allowed));
     if (desc->hint && !(choices && json_is_string(v))) {

@@ -2,7 +2,11 @@
  * api/ and the service call it. */
 #include "session/tuning.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/machine.h"
+#include "base/text.h"
 
 /* Adds a decision about this process's part of the host. why: of a host with one rank. */
 static void tuning_share(struct cw_local *l, struct cw_tuned t, const char *why)
@@ -83,12 +87,24 @@ json_t *cw_tuning_json(const struct cw_local *l)
 
 /* ---- for people ---- */
 
+/* Prints a number of a record, with so many digits; a name that ends in "bytes" is a size. Returns buf. */
+static const char *tuning_number(const char *name, double value, int digits, char buf[32])
+{
+    size_t n = strlen(name);
+    if (n >= 5 && strcmp(name + n - 5, "bytes") == 0)
+        return cw_text_bytes(value, buf);
+    snprintf(buf, 32, "%.*g", digits, value);
+    return buf;
+}
+
 void cw_tuned_line(const struct cw_tuned *t, struct cw_text *to)
 {
-    cw_text_add(to, "%s%s%s is %.12g: %s", t->what, t->of ? " of " : "", t->of ? t->of : "", t->chosen,
-                t->why);
+    char number[32];
+    cw_text_add(to, "%s%s%s is %s: %s", t->what, t->of ? " of " : "", t->of ? t->of : "",
+                tuning_number(t->what, t->chosen, 12, number), t->why);
     for (int i = 0; i < CW_TUNED_NUMBERS && t->seen[i].name; i++)
-        cw_text_add(to, "%s%s %.4g", i ? ", " : " (", t->seen[i].name, t->seen[i].value);
+        cw_text_add(to, "%s%s %s", i ? ", " : " (", t->seen[i].name,
+                    tuning_number(t->seen[i].name, t->seen[i].value, 4, number));
     if (t->seen[0].name)
         cw_text_add(to, ")");
 }
@@ -99,7 +115,8 @@ static void text_add_numbers(struct cw_text *t, const json_t *numbers, const cha
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)numbers, name, value)
     {
-        cw_text_add(t, "%s%s %.4g", before, name, json_number_value(value));
+        char number[32];
+        cw_text_add(t, "%s%s %s", before, name, tuning_number(name, json_number_value(value), 4, number));
         before = ", ";
     }
 }
@@ -116,14 +133,17 @@ void cw_tuning_text(const json_t *list, struct cw_text *t)
         const json_t *record = json_object_get(row, "record");
         const char *what = json_string_value(json_object_get(row, "what")),
                    *of = json_string_value(json_object_get(row, "of"));
-        cw_text_add(t, "  %7.2f s  %s%s%s is %.12g: %s\n", json_number_value(json_object_get(row, "t")), what,
+        char number[32];
+        cw_text_add(t, "  %7.2f s  %s%s%s is %s: %s\n", json_number_value(json_object_get(row, "t")), what,
                     of ? " of " : "", of ? of : "",
-                    json_number_value(json_object_get(json_object_get(record, "chosen"), what)),
+                    tuning_number(what,
+                                  json_number_value(json_object_get(json_object_get(record, "chosen"), what)),
+                                  12, number),
                     json_string_value(json_object_get(record, "why")));
         text_add_numbers(t, json_object_get(record, "seen"), "             seen: ");
         json_array_foreach(json_object_get(record, "alternatives"), k, alternative) cw_text_add(
-            t, "%sby %s %.4g", k ? ", " : "; ", json_string_value(json_object_get(alternative, "by")),
-            json_number_value(json_object_get(alternative, what)));
+            t, "%sby %s %s", k ? ", " : "; ", json_string_value(json_object_get(alternative, "by")),
+            tuning_number(what, json_number_value(json_object_get(alternative, what)), 4, number));
         if (times > 1)
             cw_text_add(t, "; so far %" JSON_INTEGER_FORMAT " times", times);
         cw_text_add(t, "\n");

@@ -86,7 +86,20 @@ struct cw_paths {
     size_t n, room;
 };
 
-/* Finds the files that match a pattern (glob(7)), sorted by bytes. Relative patterns are below base_dir.
+/* Replaces one pattern by those that it stands for, in their order: a leading ~ or ~user by a home directory,
+ * {a,b} and {000..127} by each of the names. If a file has exactly the pattern's name, *ret is a pattern that
+ * means only this file. *ret_prefix: length of the leading directories of the files' paths without wildcards
+ * and braces; SIZE_MAX: the pattern has no braces, and the result of cw_glob applies. CW_E_PIPELINE: the
+ * braces stand for too many names. */
+int cw_patterns(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix,
+                struct cw_error *err) _must_check_;
+/* Sets *ret to a path with a leading ~ or ~user replaced by the home directory, or to a copy of the path: if
+ * the user is unknown, or if the path exists as it is. quote: the path is a pattern. The caller frees *ret.
+ */
+int cw_path_home(const char *base_dir, const char *path, bool quote, char **ret,
+                 struct cw_error *err) _must_check_;
+/* Finds the files that match a pattern (glob(7), and "**" for directories at any depth), sorted by bytes.
+ * Relative patterns are below base_dir.
  * Directories that a wildcard matches are left out. CW_E_PIPELINE: no file matches, or a match is a device,
  * pipe or socket, or the pattern names a directory. CW_E_IO: a link leads nowhere, or access is denied.
  * *ret_prefix: length of the leading directories without wildcards; a path without this prefix is the

@@ -1,6 +1,8 @@
-/* struct cw_file, which file.c and file_check.c share. */
+/* What the files of this folder share: struct cw_file (file.c, file_check.c), lists of paths (paths.c,
+ * pattern.c). */
 #pragma once
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "storage/file.h"
 
@@ -30,3 +32,11 @@ int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret,
 /* file_check.c: checks that the open file is unchanged since it was indexed. Returns 0; 1: with nowait, the
  * check would have to read the file; CW_E_DATA: it changed. */
 int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *err) _must_check_;
+
+/* paths.c */
+/* Adds a copy of path. */
+int cw_paths_add(struct cw_paths *p, const char *path, struct cw_error *err) _must_check_;
+/* Sorts by bytes. */
+void cw_paths_sort(struct cw_paths *p);
+/* Returns what a file that is not a regular one is: "a directory", "a pipe", "a socket" or "a device". */
+const char *cw_mode_name(mode_t mode);

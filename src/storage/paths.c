@@ -1,8 +1,7 @@
-/* Names of files: status, patterns, directories, and writing a file atomically. Any thread. */
+/* Names of files: status, directories, and writing a file atomically. Any thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <libgen.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "storage/file.h"
+#include "storage/internal.h"
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -64,180 +63,30 @@ static int path_order(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int paths_append(struct cw_paths *p, const char *path)
+void cw_paths_sort(struct cw_paths *p)
 {
-    if (CW_ARRAY_ROOM(p->paths, p->room, p->n + 1, "paths", NULL) < 0)
-        return -1;
+    if (p->n)
+        qsort(p->paths, p->n, sizeof(*p->paths), path_order);
+}
+
+int cw_paths_add(struct cw_paths *p, const char *path, struct cw_error *err)
+{
+    int r = CW_ARRAY_ROOM(p->paths, p->room, p->n + 1, "the names of files", err);
+    if (r < 0)
+        return r;
     char *copy = strdup(path);
     if (!copy)
-        return -1;
+        return cw_error_nomem(err, strlen(path), "the names of files");
     p->paths[p->n++] = copy;
     return 0;
 }
 
-static bool pattern_has_wildcard(const char *pattern, size_t length)
-{
-    for (size_t i = 0; i < length; i++) {
-        if (strchr("*?[", pattern[i]))
-            return true;
-        i += pattern[i] == '\\';
-    }
-    return false;
-}
-
-/* Returns the length of a pattern's leading directories without wildcards, with the last slash. */
-static size_t pattern_prefix(const char *pattern)
-{
-    size_t prefix = 0;
-    for (size_t n; pattern[prefix + (n = strcspn(pattern + prefix, "/"))] &&
-                   !pattern_has_wildcard(pattern + prefix, n);)
-        prefix += n + 1;
-    return prefix;
-}
-
-/* Returns dir followed by n bytes of name. unquote: backslashes that quote a character are left out. The
- * caller frees the string; NULL: out of memory. */
-static char *path_join(const char *dir, const char *name, size_t n, bool unquote)
-{
-    size_t at = strlen(dir);
-    char *path = malloc(at + n + 1);
-    if (!path)
-        return NULL;
-    memcpy(path, dir, at);
-    for (size_t i = 0; i < n; i++) {
-        if (unquote && name[i] == '\\' && i + 1 < n)
-            i++;
-        path[at++] = name[i];
-    }
-    path[at] = 0;
-    return path;
-}
-
-/* Reads the status of a path. Returns 0; 1: the path does not exist. A link that leads nowhere is an error,
- * because otherwise its file would be missing from the data set without notice. */
-static int path_stat(const char *path, struct stat *ret, struct cw_error *err)
-{
-    if (stat(path, ret) == 0)
-        return 0;
-    int e = errno;
-    struct stat link;
-    if ((e == ENOENT || e == ENOTDIR) && lstat(path, &link) < 0)
-        return 1;
-    return cw_error_at_file(err, CW_E_IO, path, e, "%s%s", path,
-                            e == ENOENT ? ": the link leads nowhere" : "");
-}
-
-static const char *mode_name(mode_t mode)
+const char *cw_mode_name(mode_t mode)
 {
     return S_ISDIR(mode)    ? "a directory"
            : S_ISFIFO(mode) ? "a pipe"
            : S_ISSOCK(mode) ? "a socket"
                             : "a device";
-}
-
-static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
-                          struct cw_error *err);
-
-/* Adds a path that matches a whole pattern (wild: the pattern has wildcards). A directory that a wildcard
- * matches is left out. A path that is not a regular file otherwise is an error. */
-static int pattern_add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
-{
-    struct stat s;
-    int r = path_stat(path, &s, err);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    if (!S_ISREG(s.st_mode) && wild && S_ISDIR(s.st_mode))
-        return 0;
-    if (!S_ISREG(s.st_mode))
-        return cw_error_at_file(err, CW_E_PIPELINE, path, 0, "%s is %s: expected a file", path,
-                                mode_name(s.st_mode));
-    return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
-}
-
-/* For each entry of the directory base that matches mask (one component of the pattern), adds the files that
- * match the rest of the pattern. base ends with a slash, or is empty. */
-static int pattern_expand_matches(const char *base, const char *mask, const char *rest,
-                                  struct cw_paths *found, struct cw_error *err)
-{
-    struct stat s;
-    const char *listed = *base ? base : ".";
-    int r = path_stat(listed, &s, err);
-    if (r != 0 || !S_ISDIR(s.st_mode))
-        return r < 0 ? r : 0;
-    struct cw_paths entries = {0};
-    r = cw_list(listed, &entries, err);
-    for (size_t i = 0; r == 0 && i < entries.n; i++) {
-        if (fnmatch(mask, entries.paths[i], FNM_PERIOD) != 0)
-            continue;
-        _cleanup_free_ char *path = path_join(base, entries.paths[i], strlen(entries.paths[i]), false);
-        if (!path)
-            r = cw_error_nomem(err, strlen(rest), "the names of files");
-        else if (!*rest)
-            r = pattern_add_file(path, true, found, err);
-        else if ((r = path_stat(path, &s, err)) == 0)
-            r = pattern_expand(path, rest, true, found, err);
-        r = r < 0 ? r : 0;
-    }
-    cw_paths_deinit(&entries);
-    return r;
-}
-
-/* Adds the files below dir that match a pattern. dir ends with a slash, or is empty. glob(3) is not used
- * because it frees memory twice when memory runs out. */
-static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
-                          struct cw_error *err)
-{
-    size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
-    const char *component = pattern + slashes, *rest = component + n;
-    _cleanup_free_ char *base = path_join(dir, pattern, slashes, false);
-    if (!base)
-        return cw_error_nomem(err, slashes, "the names of files");
-    bool mask = pattern_has_wildcard(component, n);
-    _cleanup_free_ char *next = mask ? path_join("", component, n, false)
-                                     : path_join(base, component, n, true);
-    if (!next)
-        return cw_error_nomem(err, n, "the names of files");
-    if (mask)
-        return pattern_expand_matches(base, next, rest, found, err);
-    return *rest ? pattern_expand(next, rest, wild, found, err) : pattern_add_file(next, wild, found, err);
-}
-
-/* Returns the directory that a pattern is relative to: base_dir with a slash at its end, or "". The caller
- * frees it; NULL: out of memory. */
-static char *pattern_base(const char *base_dir, const char *pattern)
-{
-    bool below = base_dir && *base_dir && pattern[0] != '/';
-    return path_join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
-}
-
-int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix,
-            struct cw_error *err)
-{
-    _cleanup_free_ char *base = pattern_base(base_dir, pattern);
-    size_t prefix = pattern_prefix(pattern);
-    _cleanup_free_ char *plain = path_join("", pattern, prefix, true);
-    if (!base || !plain)
-        return cw_error_nomem(err, strlen(pattern), "a pattern");
-    struct cw_paths found = {0};
-    int r = pattern_expand(base, pattern, pattern_has_wildcard(pattern, strlen(pattern)), &found, err);
-    if (r == 0 && found.n == 0) {
-        r = cw_error_at_file(err, CW_E_PIPELINE, pattern, 0, "no file matches %s%s", base, pattern);
-    }
-    if (r < 0) {
-        cw_paths_deinit(&found);
-        return r;
-    }
-    qsort(found.paths, found.n, sizeof(*found.paths), path_order);
-    *ret = found;
-    *ret_prefix = strlen(base) + strlen(plain);
-    return 0;
-}
-
-char *cw_glob_dir(const char *base_dir, const char *pattern)
-{
-    _cleanup_free_ char *base = pattern_base(base_dir, pattern);
-    _cleanup_free_ char *dir = base ? path_join(base, pattern, pattern_prefix(pattern), true) : NULL;
-    return dir && !*dir ? strdup(".") : CW_STEAL(dir);
 }
 
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
@@ -257,10 +106,8 @@ int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
         }
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        if (paths_append(&found, e->d_name) < 0) {
-            r = cw_error_nomem(err, 0, "the names of files");
+        if ((r = cw_paths_add(&found, e->d_name, err)) < 0)
             break;
-        }
     }
     closedir(d);
     if (r < 0) {
@@ -268,8 +115,7 @@ int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
         cw_paths_deinit(&found);
         return r;
     }
-    if (found.n)
-        qsort(found.paths, found.n, sizeof(*found.paths), path_order);
+    cw_paths_sort(&found);
     *ret = found;
     return 0;
 }
@@ -328,7 +174,7 @@ int cw_put_check(const char *path, struct cw_error *err)
     _cleanup_free_ char *temporary = NULL;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is %s: expected a file", path,
-                                mode_name(st.st_mode));
+                                cw_mode_name(st.st_mode));
     int fd = put_open_temporary(path, &temporary, err);
     if (fd == CW_E_IO)
         return err->status = CW_E_OPTION;

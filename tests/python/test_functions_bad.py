@@ -125,7 +125,7 @@ def test_a_function_that_allocates_without_end():
         return {"value": e["value"]}
 
     ds = Dataset.range(10).map(hog, host_memory="300M").batch(5)
-    with pytest.raises(cachew.RecordError, match="more than its limit host_memory of 314572800"):
+    with pytest.raises(cachew.RecordError, match="more than its limit host_memory of 315 MB"):
         values(ds)
 
 

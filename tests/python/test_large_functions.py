@@ -154,7 +154,7 @@ def test_a_forked_child_runs_a_function_with_a_captured_array():
 def test_much_captured_data_is_told(monkeypatch):
     monkeypatch.setattr(_functions, "MUCH_CAPTURED", 1_000_000)
     table = np.arange(1 << 18)
-    with pytest.warns(UserWarning, match=r"map: .*look_up captures 2 MB of data \(table: 2 MB\)"):
+    with pytest.warns(UserWarning, match=r"map: .*look_up captures 2\.\d MB of data \(table: 2\.\d MB\)"):
 
         def look_up(element):
             return {"y": int(table[element["value"]])}

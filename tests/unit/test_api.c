@@ -1,4 +1,5 @@
 /* The C interface, as a program uses it. usage: test_api SOLARIZE.so */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -354,6 +355,11 @@ static void errors_name_facts(void **state)
     assert_string_equal(cachew_error_operator(err), "rnage");
     assert_non_null(strstr(cachew_error_message(err), "\"range\""));
     assert_null(cachew_error_record(err));
+    assert_int_equal(cachew_error_errno(err), 0);
+    assert_null(cachew_error_detail(err));
+    cachew_error_free(err);
+    assert_true(cachew_pipeline_load("/nowhere/file.json", &none, &err) < 0);
+    assert_int_equal(cachew_error_errno(err), ENOENT);
     cachew_error_free(err);
     assert_int_equal(cachew_pipeline_add(p, "range", "{\"stop\": \"x\"}", &err), CACHEW_E_PIPELINE);
     assert_string_equal(cachew_error_operator(err), "range");
@@ -781,6 +787,7 @@ static void records_that_fail(void **state)
     assert_int_equal(cachew_iterator_next(it, -1, &b, &err), CACHEW_E_RECORD);
     assert_string_equal(cachew_error_operator(err), "fail");
     assert_non_null(strstr(cachew_error_record(err), ":3"));
+    assert_string_equal(cachew_error_detail(err), "{\"epoch\":0,\"position\":3}");
     assert_int_equal(cachew_iterator_next(it, -1, &b, &again), CACHEW_E_RECORD); /* it stays failed */
     assert_string_equal(cachew_error_message(err), cachew_error_message(again));
     cachew_error_free(err);

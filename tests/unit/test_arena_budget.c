@@ -24,7 +24,7 @@ static void test_budget(void **state)
     assert_int_equal(cw_budget_take(&b, 401, "a thing", &err), CW_E_BUDGET);
     assert_non_null(strstr(err.message, "a thing"));
     assert_non_null(strstr(err.message, "401"));
-    assert_non_null(strstr(err.message, "1000"));
+    assert_non_null(strstr(err.message, "1.0 kB"));
     assert_int_equal(cw_budget_take(&b, 400, "a thing", &err), 0);
     assert_int_equal(cw_budget_take(&b, 0, "nothing", &err), 0);
     assert_int_equal(cw_budget_take(&b, SIZE_MAX, "everything", NULL), CW_E_BUDGET);

@@ -391,6 +391,90 @@ static void matches_patterns(void **state)
     assert_int_equal(cw_glob(temp_dir, "absent", &p, &prefix, NULL), CW_E_PIPELINE);
 }
 
+/* Checks that a pattern stands for these patterns, one per line of `expected`. */
+static void expect_patterns(const char *pattern, const char *expected)
+{
+    struct cw_paths p;
+    size_t prefix;
+    char got[400] = "";
+    assert_int_equal(cw_patterns(temp_dir, pattern, &p, &prefix, NULL), 0);
+    for (size_t i = 0, at = 0; i < p.n && at < sizeof(got); i++)
+        at += (size_t)snprintf(got + at, sizeof(got) - at, "%s%s", i ? "\n" : "", p.paths[i]);
+    cw_paths_deinit(&p);
+    assert_string_equal(got, expected);
+}
+
+static void expands_braces_and_home_directories(void **state)
+{
+    (void)state;
+    struct cw_paths p;
+    size_t prefix;
+    struct cw_error err = {0};
+    expect_patterns("x-{008..011}.tar", "x-008.tar\nx-009.tar\nx-010.tar\nx-011.tar");
+    expect_patterns("{8..10}", "8\n9\n10");
+    expect_patterns("{1..-1}", "1\n0\n-1");
+    expect_patterns("{-01..1}", "-01\n000\n001"); /* as bash */
+    expect_patterns("{a,b{1,2},}/c", "a/c\nb1/c\nb2/c\n/c");
+    expect_patterns("{a,b}{0..1}", "a0\na1\nb0\nb1");
+    expect_patterns("{x{1,2}y}", "{x1y}\n{x2y}");
+    expect_patterns("{a}{b..c}{1..}{,\\{d,e\\}", "{a}{b..c}{1..}{,\\{d,e\\}"); /* no lists, no ranges */
+    expect_patterns("{a\\,b,c}", "a\\,b\nc");
+    assert_int_equal(cw_patterns(temp_dir, "{0..999}{0..999}{0..9}", &p, &prefix, &err), CW_E_PIPELINE);
+    assert_contains(err.message, "more than 1000000 names");
+
+    setenv("HOME", "/home of/me{1,2}*", 1);
+    expect_patterns("~/x", "/home of/me\\{1,2}\\*/x");
+    expect_patterns("~", "/home of/me\\{1,2}\\*");
+    expect_patterns("a~", "a~");
+    expect_patterns("~root/{a,b}", "/root/a\n/root/b");
+    expect_patterns("~no such user/x", "~no such user/x");
+
+    temp_file("y-{1,2}", "", 0); /* files of these very names */
+    mkdir(temp_path("~"), 0777);
+    temp_file("~/f", "", 0);
+    expect_patterns("y-{1,2}", "y-\\{1,2}");
+    expect_patterns("~/f", "~/f");
+    expect_patterns("~/g", "/home of/me\\{1,2}\\*/g");
+
+    assert_int_equal(cw_patterns(temp_dir, "d/{e1,e2}/x", &p, &prefix, NULL), 0);
+    assert_int_equal(prefix, strlen(temp_dir) + strlen("/d/")); /* the classes are part of relative paths */
+    cw_paths_deinit(&p);
+}
+
+static void descends_directories(void **state)
+{
+    (void)state;
+    struct cw_paths p;
+    size_t prefix;
+    mkdir(temp_path("r"), 0777);
+    mkdir(temp_path("r/a"), 0777);
+    mkdir(temp_path("r/a/b"), 0777);
+    mkdir(temp_path("r/.hidden"), 0777);
+    temp_file("r/x.jpg", "", 0);
+    temp_file("r/a/y.jpg", "", 0);
+    temp_file("r/a/b/z.jpg", "", 0);
+    temp_file("r/a/b/z.txt", "", 0);
+    temp_file("r/.hidden/h.jpg", "", 0);
+    assert_int_equal(symlink("..", temp_path("r/a/up")), 0); /* a cycle */
+
+    assert_int_equal(cw_glob(temp_dir, "r/**/*.jpg", &p, &prefix, NULL), 0);
+    assert_int_equal(p.n, 3);
+    assert_string_equal(p.paths[0] + prefix, "a/b/z.jpg");
+    assert_string_equal(p.paths[1] + prefix, "a/y.jpg");
+    assert_string_equal(p.paths[2] + prefix, "x.jpg");
+    cw_paths_deinit(&p);
+    assert_int_equal(cw_glob(temp_dir, "r/**/b/**/z*", &p, &prefix, NULL), 0);
+    assert_int_equal(p.n, 2);
+    cw_paths_deinit(&p);
+    assert_int_equal(cw_glob(temp_dir, "r/**", &p, &prefix, NULL), 0);
+    assert_int_equal(p.n, 4);
+    cw_paths_deinit(&p);
+    assert_int_equal(cw_glob(temp_dir, "r/**/**/*.jpg", &p, &prefix, NULL), 0); /* none twice */
+    assert_int_equal(p.n, 3);
+    cw_paths_deinit(&p);
+    assert_int_equal(cw_glob(temp_dir, "r/**/none", &p, &prefix, NULL), CW_E_PIPELINE);
+}
+
 static void lists_directories(void **state)
 {
     (void)state;
@@ -488,6 +572,8 @@ int main(void)
         cmocka_unit_test(what_moved_its_change_time_alone_is_compared_once),
         cmocka_unit_test(what_was_written_in_place_is_compared_and_is_another),
         cmocka_unit_test(matches_patterns),
+        cmocka_unit_test(expands_braces_and_home_directories),
+        cmocka_unit_test(descends_directories),
         cmocka_unit_test(lists_directories),
         cmocka_unit_test(writes_whole_files),
         cmocka_unit_test(a_file_is_on_disk_before_it_replaces_another),

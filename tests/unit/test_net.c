@@ -1,6 +1,7 @@
 /* Connections: round trips, descriptors, order, pings, closing, addresses, posts to a loop. */
 #include "net_test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -106,6 +107,8 @@ static void test_failures(void **state)
         cw_error_attribute(&err, "attribute", "value", "expected");
         cw_error_file(&err, "file");
         cw_error_record(&err, "record");
+        cw_error_errnum(&err, ENOENT);
+        cw_error_detail(&err, "{\"position\":7}");
         cw_failure_init(&f, &err);
         assert_int_equal(cw_failure_error(&f, &back), status);
         assert_string_equal(back.message, "a message\\n\\u001b[31mwith colours");

@@ -260,6 +260,25 @@ static void test_text_is_cut_between_characters(void **state)
     assert_true(cw_text_utf8(err.value, strlen(err.value)) && strlen(err.value) == 126);
 }
 
+static void test_sizes_for_people(void **state)
+{
+    (void)state;
+
+    static const struct {
+        double bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 bytes"},           {999, "999 bytes"},  {1000, "1.0 kB"},
+        {65852, "65.9 kB"},       {99949, "99.9 kB"},  {99950, "100 kB"},
+        {446.4e6, "446 MB"},      {999.4e6, "999 MB"}, {999.6e6, "1.0 GB"},
+        {12638255104, "12.6 GB"}, {1e13, "10.0 TB"},   {18446744073709551615.0, "18.4 EB"},
+    };
+
+    char buf[32];
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++)
+        assert_string_equal(cw_text_bytes(cases[i].bytes, buf), cases[i].text);
+}
+
 static void test_base36_comes_back(void **state)
 {
     (void)state;
@@ -300,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_names_are_shown_escaped),
         cmocka_unit_test(test_text_is_cut_between_characters),
+        cmocka_unit_test(test_sizes_for_people),
         cmocka_unit_test(test_base36_comes_back),
         cmocka_unit_test(test_errors_keep_the_first_facts),
     };

@@ -102,7 +102,8 @@ extern const char *const cw_interp_names[];
      .max = 65535, \
      .len_min = 2, \
      .len_max = 2, \
-     .doc = "[height, width] in pixels"}
+     .scalar_too = true, \
+     .doc = "[height, width] in pixels; a single number: both"}
 #define CW_IMAGE_ATTR_INTERP \
     {.name = "interpolation", \
      .kind = CW_ATTR_STRING, \

@@ -62,12 +62,15 @@ static int normalize_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     int r = cw_image_bind_read(b, op, true, &type, err);
     if (r < 0)
         return r;
-    size_t channels = cw_attr_len(op, "mean");
     int64_t have = type.ndim == 3 ? type.dims[2] : 1;
+    bool one_mean = !json_is_array(cw_attr_json(op, "mean")),
+         one_std = !json_is_array(cw_attr_json(op, "std"));
+    size_t channels = one_mean && have != CW_VARIES ? (size_t)have
+                                                    : cw_attr_len(op, one_mean ? "std" : "mean");
     if (have != CW_VARIES && have != (int64_t)channels)
         return cw_attr_error(op, "mean", err, "%lld values, one for each channel of \"%s\"", (long long)have,
                              cw_attr_string(op, "component"));
-    if (cw_attr_len(op, "std") != channels)
+    if (!one_std && cw_attr_len(op, "std") != channels)
         return cw_attr_error(op, "std", err, "%zu values, the number that mean has", channels);
     enum cw_dtype dtype = cw_attr_dtype(op, "dtype");
     if (!cw_dtype_is_float(dtype))
@@ -88,7 +91,7 @@ static const struct cw_attr_def attrs[] = {
      .len_min = 1,
      .len_max = 64,
      .scalar_too = true,
-     .doc = "value to subtract, per channel, in units of the input"},
+     .doc = "value to subtract, per channel, in units of the input; a single number: of all channels"},
     {.name = "std",
      .kind = CW_ATTR_FLOATS,
      .min = -1e30,
@@ -96,7 +99,7 @@ static const struct cw_attr_def attrs[] = {
      .len_min = 1,
      .len_max = 64,
      .scalar_too = true,
-     .doc = "value to divide the difference by, per channel"},
+     .doc = "value to divide the difference by, per channel; a single number: of all channels"},
     {.name = "dtype",
      .kind = CW_ATTR_DTYPE,
      .def = "\"float32\"",

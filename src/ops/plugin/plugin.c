@@ -137,10 +137,12 @@ int cw_plugin_load(const char *path, struct cw_error *err)
     struct stat st;
     /* an absolute path, because dlopen searches directories for a name without a slash */
     _cleanup_free_ char *real = realpath(path, NULL);
-    if (!real || stat(real, &st) < 0)
+    if (!real || stat(real, &st) < 0) {
+        cw_error_errnum(err, errno);
         return errno == ENOMEM
                    ? cw_error_nomem(err, 0, "a plug-in")
                    : plugin_refuse(path, err, "a shared object", "can't be opened: %s", strerror(errno));
+    }
     if (!S_ISREG(st.st_mode))
         return plugin_refuse(path, err, "a shared object", "is not a file");
     if (!plugin_is_whole(real, (uint64_t)st.st_size))

@@ -285,6 +285,9 @@ static int function_take_errors(struct run *x, const struct cw_exchange_answer *
             cw_block_note(x->block, rows[row], x->op->desc->name, "%s: %s", x->f->name, text);
         else if (x->block->status[rows[row]] == CW_ROW_OK)
             cw_block_fail(x->block, rows[row], x->op->desc->name, "%s: %s", x->f->name, text);
+        else
+            continue;
+        cw_block_detail(x->block, json_string_value(json_array_get(entry, 2)));
     }
     json_decref(list);
     return r;

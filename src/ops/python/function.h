@@ -93,8 +93,8 @@ int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct c
 int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries,
                        char ret_why[500], struct cw_error *err) _must_check_;
 
-/* Sets *ret to the list [[row, message], ...] that came with an answer: a new reference, NULL if the list is
- * empty. */
+/* Sets *ret to the list [[row, message, detail or null], ...] that came with an answer: a new reference, NULL
+ * if the list is empty. */
 int cw_function_errors(const struct cw_op *op, const struct cw_exchange_answer *a, json_t **ret,
                        struct cw_error *err) _must_check_;
 

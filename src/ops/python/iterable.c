@@ -44,8 +44,9 @@ static struct run *iterable_run_of(struct iterable *s, uint64_t epoch, bool serv
     return x;
 }
 
-struct element {       /* the raw bytes of a row */
-    const char *error; /* NULL: none */
+struct element {        /* the raw bytes of a row */
+    const char *error;  /* NULL: none */
+    const char *detail; /* of the error, as cw_error.detail; NULL: none */
     struct cw_tensor values[];
 };
 
@@ -194,13 +195,17 @@ static int iterable_take_answer(struct cw_function_call *base, const uint8_t *da
     json_array_foreach(errors, i, entry)
     {
         json_int_t row = json_integer_value(json_array_get(entry, 0));
-        const char *text = json_string_value(json_array_get(entry, 1));
-        if (text && row >= 0 && (size_t)row < a.n && r >= 0)
-            r = (((struct element *)raw[row].data)->error = iterable_copy_text(arena, text, err))
-                    ? 0
-                    : err->status;
-        else if (text && r >= 0 && a.n == 0) /* the iterable itself raised: it gives no more elements */
+        const char *text = json_string_value(json_array_get(entry, 1)),
+                   *detail = json_string_value(json_array_get(entry, 2));
+        if (text && row >= 0 && (size_t)row < a.n && r >= 0) {
+            struct element *e = raw[row].data;
+            e->error = iterable_copy_text(arena, text, err);
+            e->detail = detail && e->error ? iterable_copy_text(arena, detail, err) : NULL;
+            r = e->error && (e->detail || !detail) ? 0 : err->status;
+        } else if (text && r >= 0 && a.n == 0) { /* the iterable itself raised: it gives no more elements */
+            cw_error_detail(err, detail);
             r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, text);
+        }
     }
     json_decref(errors);
     return r;
@@ -291,8 +296,10 @@ static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct
     }
     for (size_t i = 0; i < b->n && r >= 0; i++) {
         const struct element *e = b->raw[i].data;
-        if (e->error)
+        if (e->error) {
             cw_block_fail(b, i, "iterable", "%s: %s", f->name, e->error);
+            cw_block_detail(b, e->detail);
+        }
     }
     return r;
 }

@@ -50,7 +50,10 @@ static int map_batches_take_answer(struct cw_function_call *base, const uint8_t 
     const char *text = json_string_value(json_array_get(json_array_get(errors, 0), 1));
     if (text && in->n && a.status[0] == CW_EXCHANGE_DIFFERS)
         snprintf(ret->note, sizeof(ret->note), "%s: %s", f->name, text);
-    r = text && !*ret->note ? map_batches_failed(f, text, err) : 0;
+    if (text && !*ret->note) {
+        cw_error_detail(err, json_string_value(json_array_get(json_array_get(errors, 0), 2)));
+        r = map_batches_failed(f, text, err);
+    }
     json_decref(errors);
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
         if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))

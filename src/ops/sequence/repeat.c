@@ -107,6 +107,7 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_repeat = {
     .name = "repeat",
+    .hint = "repeat(-1) repeats without end",
     .summary = "gives all elements several times",
     .doc = "One pass over all elements follows another, `count` passes in all. Random operators draw new "
            "numbers in each pass.",

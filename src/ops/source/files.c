@@ -67,7 +67,7 @@ static const struct cw_attr_def attrs[] = {
      .len_min = 1,
      .scalar_too = true,
      .path = true,
-     .doc = "names of files, or patterns (glob)"},
+     .doc = CW_SOURCE_FILES_DOC},
     {0},
 };
 

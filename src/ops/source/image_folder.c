@@ -1,4 +1,5 @@
 /* image_folder: images in one directory per class. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -111,8 +112,9 @@ static int image_folder_scan(struct image_folder *f, const char *root, const str
     int r = cw_path_check(root, env->data_roots, env->n_data_roots, err);
     if (r < 0)
         return r;
-    r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? image_folder_bad_root(root, "is no directory", err)
-                                                   : cw_list(root, &entries, err);
+    int e = cw_stat(root, &st, NULL) < 0 ? errno : st.is_dir ? 0 : ENOTDIR;
+    cw_error_errnum(err, e);
+    r = e ? image_folder_bad_root(root, "is no directory", err) : cw_list(root, &entries, err);
     if (r < 0)
         return r;
     f->class_ends = malloc((entries.n + 1) * sizeof(*f->class_ends));
@@ -145,13 +147,14 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->common.base.ops = &image_folder_ops;
-    const char *given = cw_attr_string(op, "root");
-    _cleanup_free_ char *root = given[0] == '/' || !env->base_dir || !*env->base_dir
-                                    ? strdup(given)
-                                    : image_folder_join(env->base_dir, given);
-    _cleanup_free_ char *sidecar = NULL;
+    _cleanup_free_ char *given = NULL, *root = NULL, *sidecar = NULL;
     _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
-    int r = root ? 0 : cw_error_nomem(err, 0, "a source");
+    int r = cw_path_home(env->base_dir, cw_attr_string(op, "root"), false, &given, err);
+    if (r == 0) {
+        root = given[0] == '/' || !env->base_dir || !*env->base_dir ? strdup(given)
+                                                                    : image_folder_join(env->base_dir, given);
+        r = root ? 0 : cw_error_nomem(err, 0, "a source");
+    }
     for (size_t n = root ? strlen(root) : 0; n > 1 && root[n - 1] == '/'; n--)
         root[n - 1] = 0;
     if (r == 0)

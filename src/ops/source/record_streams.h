@@ -43,7 +43,7 @@ struct cw_record_streams {
      .len_min = 1, \
      .scalar_too = true, \
      .path = true, \
-     .doc = "names of files, or patterns (glob)"}, \
+     .doc = CW_SOURCE_FILES_DOC}, \
         {.name = "compression", \
          .kind = CW_ATTR_STRING, \
          .def = "\"auto\"", \

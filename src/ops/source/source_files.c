@@ -40,8 +40,9 @@ static bool source_files_is_index(const char *path)
     return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
 }
 
-int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool index_named,
-                          const struct cw_source_env *env, struct cw_error *err)
+/* Adds the files of a pattern without braces. most: the largest prefix that a path may have. */
+static int source_files_glob(struct cw_source_files *f, const char *pattern, size_t most, bool index_named,
+                             const struct cw_source_env *env, struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths found = {0};
     size_t prefix, before = f->n;
@@ -54,12 +55,23 @@ int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool i
     bool all = index_named && !strpbrk(pattern, "*?[");
     for (size_t i = 0; r == 0 && i < found.n; i++)
         if (all || !source_files_is_index(found.paths[i]))
-            r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, env, err);
+            r = cw_source_files_add(f, CW_STEAL(found.paths[i]), CW_MIN(prefix, most), env, err);
     if (r == 0 && f->n == before) {
         cw_error_file(err, pattern);
         r = cw_error_set(err, CW_E_PIPELINE, "only index files (*.cwx) match %s: expected data files",
                          pattern);
     }
+    return r;
+}
+
+int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool index_named,
+                          const struct cw_source_env *env, struct cw_error *err)
+{
+    _cleanup_(cw_paths_deinit) struct cw_paths patterns = {0};
+    size_t most;
+    int r = cw_patterns(env->base_dir, pattern, &patterns, &most, err);
+    for (size_t i = 0; r == 0 && i < patterns.n; i++)
+        r = source_files_glob(f, patterns.paths[i], most, index_named, env, err);
     return r;
 }
 

@@ -4,6 +4,11 @@
 
 #include "pipeline/source.h"
 
+/* Describes an attribute that cw_source_files reads. */
+#define CW_SOURCE_FILES_DOC \
+    "names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, " \
+    "`{000..127}`, `~` for a home directory"
+
 struct cw_source_files {
     char **paths;
     size_t *prefixes; /* for each path, the number of bytes before the part that is its relative path */
