@@ -290,7 +290,7 @@ class Loader(Generic[T]):
             where = f"epoch {self.epoch}, next batch {json.loads(self._state)['g']}"
         else:
             where = f"before epoch {self.epoch + 1}"
-        return f"<{type(self).__name__} of {self.dataset._short()}: {where}>"
+        return f"<{type(self).__name__} of {self._dataset._short()}: {where}>"
 
     def __enter__(self) -> Self:
         return self
