@@ -351,7 +351,6 @@ class Loader(Generic[T]):
         if self._state is None:
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
-        self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
         # the debugger runs functions on the thread that takes the batches
         ahead = 0 if _iterator.debugger is not None else self._ahead
         self._stream = AheadStream(stream, ahead) if ahead else stream
