@@ -6,6 +6,7 @@
 
 struct cachew_error {
     struct cw_error e;
+    char detail[CW_ERROR_DETAIL]; /* of e; "": none */
 };
 
 /* The public numbers equal those inside the library, so that casts convert them. */
@@ -40,6 +41,8 @@ int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **e
     if (e) {
         e->e = *from;
         e->e.status = status;
+        if (!cw_error_get_detail(from, e->detail))
+            e->detail[0] = '\0';
     }
     *err = e ? e : &no_memory;
     return e ? status : CW_E_MEMORY;
@@ -109,7 +112,7 @@ int cachew_error_errno(const struct cachew_error *e)
 
 const char *cachew_error_detail(const struct cachew_error *e)
 {
-    return error_fact(e->e.detail);
+    return error_fact(e->detail);
 }
 
 const char *cachew_version(void)

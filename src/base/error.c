@@ -1,6 +1,8 @@
 /* Filling in errors; the table of statuses. */
 #include "base/error.h"
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,11 +90,34 @@ void cw_error_errnum(struct cw_error *err, int errnum)
         err->errnum = errnum;
 }
 
+static struct {
+    uint64_t number;
+    char text[CW_ERROR_DETAIL];
+} details[CW_ERROR_DETAILS]; /* detail n is at n mod CW_ERROR_DETAILS */
+
+static uint64_t n_details;
+static pthread_mutex_t details_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 void cw_error_detail(struct cw_error *err, const char *json)
 {
     size_t size = json ? strlen(json) + 1 : 0;
-    if (err && size > 0 && size <= sizeof(err->detail) && !err->detail[0])
-        memcpy(err->detail, json, size);
+    if (!err || size <= 1 || size > CW_ERROR_DETAIL || err->detail)
+        return;
+    pthread_mutex_lock(&details_mutex);
+    err->detail = ++n_details;
+    details[err->detail % CW_ERROR_DETAILS].number = err->detail;
+    memcpy(details[err->detail % CW_ERROR_DETAILS].text, json, size);
+    pthread_mutex_unlock(&details_mutex);
+}
+
+const char *cw_error_get_detail(const struct cw_error *err, char buf[CW_ERROR_DETAIL])
+{
+    pthread_mutex_lock(&details_mutex);
+    bool kept = err->detail && details[err->detail % CW_ERROR_DETAILS].number == err->detail;
+    if (kept)
+        memcpy(buf, details[err->detail % CW_ERROR_DETAILS].text, CW_ERROR_DETAIL);
+    pthread_mutex_unlock(&details_mutex);
+    return kept ? buf : NULL;
 }
 
 void cw_error_record(struct cw_error *err, const char *record)

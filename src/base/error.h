@@ -25,8 +25,10 @@ enum cw_status {
     CW_E_BUG = -12,         /* an invariant does not hold */
 };
 
-/* Bytes of cw_error.detail, with the NUL: room for a long traceback. Host processes know this number, too. */
+/* Bytes of a detail, with the NUL: room for a long traceback. Host processes know this number, too. */
 #define CW_ERROR_DETAIL 8192
+/* The process keeps the details of this many errors, the last ones, so that struct cw_error stays small. */
+#define CW_ERROR_DETAILS 64
 
 struct cw_error {
     int status;        /* enum cw_status; 0: nothing filled in */
@@ -38,8 +40,7 @@ struct cw_error {
     char expected[256];
     char file[512];
     char record[64]; /* printed record id */
-    /* about the element that can't be computed: a JSON object (docs/hosts.md, Failures); "": none */
-    char detail[CW_ERROR_DETAIL];
+    uint64_t detail; /* number of the detail (cw_error_get_detail); 0: none */
 };
 
 /* The end of a message about another process that broke the rules of the protocol. */
@@ -67,8 +68,11 @@ void cw_error_op(struct cw_error *err, const char *op);
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected);
 void cw_error_file(struct cw_error *err, const char *file);
 void cw_error_errnum(struct cw_error *err, int errnum);
-/* json: a JSON object, or NULL: none. A text that is too long for the field is left out. */
+/* json: about the element that can't be computed, a JSON object (docs/hosts.md, Failures); NULL: none. A text
+ * of more than CW_ERROR_DETAIL bytes is left out. */
 void cw_error_detail(struct cw_error *err, const char *json);
+/* Copies the detail to buf and returns it. NULL: there is none, or those of newer errors have replaced it. */
+const char *cw_error_get_detail(const struct cw_error *err, char buf[CW_ERROR_DETAIL]);
 void cw_error_record(struct cw_error *err, const char *record);
 /* Returns the name of a status: "record", "data", "io", "memory", "budget", "pipeline", "option", "state",
  * "service", "deadline", "interrupted" or "internal". */

@@ -152,7 +152,8 @@ struct cw_refusals {
  * that were not logged since the last line. */
 bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid);
 
-/* Makes a Failure message. It points to the texts of err. */
+/* Makes a Failure message. It points to the texts of err, and to memory of this thread that the next call
+ * writes. */
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err);
 /* Makes an envelope with a Failure, as the answer to request `re`; it points to *failure. */
 void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re,

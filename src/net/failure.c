@@ -7,6 +7,9 @@
 
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
 {
+    static _Thread_local char detail[CW_ERROR_DETAIL];
+    if (!cw_error_get_detail(err, detail))
+        *detail = '\0';
     /* protobuf-c's fields are char *, but packing only reads them. */
     *ret = (Cachew__Failure){CW_MESSAGE(failure),
                              .kind = (char *)(uintptr_t)cw_status_name(err->status),
@@ -18,7 +21,7 @@ void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
                              .file = (char *)(uintptr_t)err->file,
                              .record = (char *)(uintptr_t)err->record,
                              .errnum = (uint32_t)err->errnum,
-                             .detail = (char *)(uintptr_t)err->detail};
+                             .detail = detail};
 }
 
 void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re,

@@ -113,10 +113,38 @@ static void test_failures(void **state)
         assert_int_equal(cw_failure_error(&f, &back), status);
         assert_string_equal(back.message, "a message\\n\\u001b[31mwith colours");
         snprintf(err.message, sizeof(err.message), "%s", back.message);
+        char detail[CW_ERROR_DETAIL];
+        assert_string_equal(cw_error_get_detail(&back, detail), "{\"position\":7}");
+        back.detail = err.detail;
         assert_memory_equal(&back, &err, sizeof(err));
     }
     f.kind = (char[]){"from the future"};
     assert_int_equal(cw_failure_error(&f, NULL), CW_E_SERVICE);
+}
+
+static void test_details_of_errors(void **state)
+{
+    (void)state;
+    char buf[CW_ERROR_DETAIL], text[40], large[CW_ERROR_DETAIL + 1];
+    struct cw_error errors[CW_ERROR_DETAILS + 1] = {{0}}, copy;
+    assert_null(cw_error_get_detail(&errors[0], buf));
+    for (int i = 0; i <= CW_ERROR_DETAILS; i++) {
+        snprintf(text, sizeof(text), "{\"position\":%d}", i);
+        cw_error_detail(&errors[i], text);
+        cw_error_detail(&errors[i], "{}"); /* it has one already */
+    }
+    assert_null(cw_error_get_detail(&errors[0], buf)); /* newer ones have replaced it */
+    copy = errors[1];
+    assert_string_equal(cw_error_get_detail(&copy, buf), "{\"position\":1}");
+    assert_string_equal(cw_error_get_detail(&errors[CW_ERROR_DETAILS], buf), text);
+    memset(large, ' ', CW_ERROR_DETAIL);
+    large[CW_ERROR_DETAIL] = '\0';
+    copy = (struct cw_error){0};
+    cw_error_detail(&copy, large);
+    cw_error_detail(&copy, NULL);
+    assert_null(cw_error_get_detail(&copy, buf));
+    cw_error_detail(&copy, large + 1);
+    assert_string_equal(cw_error_get_detail(&copy, buf), large + 1);
 }
 
 /* Ten a window are written down, and with the first of the next one how many were not. */
@@ -883,6 +911,7 @@ int main(void)
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_identity),
         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_details_of_errors),
         cmocka_unit_test(test_refusals_that_are_written_down),
         cmocka_unit_test(test_patience),
         WITH_LOOP(test_unix),
