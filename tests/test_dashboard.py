@@ -107,7 +107,7 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
         page.until("document.querySelector('#operators tbody')?.rows.length >= 2")
         assert {"synthetic", "delay"} <= {row[0] for row in rows(page, "operators")}
         page.until("document.querySelector('#ranks tbody').rows[0]?.cells[1].textContent.includes('running')")
-        page.until("document.querySelector('#jobs tbody').rows[0].cells[8].textContent === '3 of 3'")
+        page.until("document.querySelector('#jobs tbody').rows[0].cells[9].textContent === '3 of 3'")
         (row,) = rows(page, "jobs")
         assert row[0] == "one" and "running" in row[1]
 
@@ -324,7 +324,7 @@ def test_what_caches_give(real, page):
         ((_, _, held, found_last, found_all, reads, read_all, *rest),) = rows(page, "caches")
         assert (held, found_last, found_all) == ("5 GB of 100 GB", "100 %", "90 %")
         assert (reads, read_all, rest) == ("40", "900", ["0", "3", "0", "0"])
-        assert rows(page, "jobs")[0][7] == "95 %"
+        assert rows(page, "jobs")[0][8] == "95 %"
 
 
 def test_what_a_job_gets_and_where_its_computing_time_goes(real, page):
@@ -345,7 +345,7 @@ def test_what_a_job_gets_and_where_its_computing_time_goes(real, page):
         ]
         assert rows(page, "ranks") == [["0", "● running", "20 %", "10 s", "8 ms", "1,000", "7"]]
         (row,) = rows(page, "jobs")
-        assert row[4:7] == ["80", "100", "20 %"] and row[8] == "2 of 2"
+        assert row[5:8] == ["80", "100", "20 %"] and row[9] == "2 of 2"
 
 
 def test_without_a_cache_nothing_is_said_of_one(daemons, cached, page):
@@ -360,7 +360,7 @@ def test_without_a_cache_nothing_is_said_of_one(daemons, cached, page):
             "document.querySelector('#cache_points').hidden && document.querySelector('#caches').hidden"
         )
         assert "cache" not in page.text("#legend") and "cache" not in page.text("#moment-text")
-        assert rows(page, "jobs")[0][7] == "–"
+        assert rows(page, "jobs")[0][8] == "–"
         assert service.json("/api/v1/jobs/one/history")["cached"][-1] is None
         assert service.json("/api/v1/streams")[0]["caching"] is None
 
@@ -773,6 +773,49 @@ def test_rows_that_stay_are_the_same_ones(real, page):
         assert page.evaluate("document.activeElement.textContent") == "job-0001"
 
 
+@pytest.mark.parametrize(
+    ("waited", "cpus", "running", "kind", "held"),
+    [
+        (0.01, 0.9, 2, "good", "● nothing"),
+        (0.2, 0.9, 2, "odd", "▲ CPUs of workers: 90 % in use"),
+        (0.8, 0.9, 2, "bad", "✕ CPUs of workers: 90 % in use"),
+        (
+            0.8,
+            0.1,
+            2,
+            "bad",
+            "✕ not the CPUs of workers (10 % in use): storage, network, or functions that wait",
+        ),
+        (0.8, 0.9, 1, "bad", "✕ too few workers: 1 of 2 run"),
+        (0.8, 0.9, 0, "bad", "✕ no worker computes for it"),
+    ],
+)
+def test_what_holds_a_job_back(real, page, waited, cpus, running, kind, held):
+    answers = enlarge(real, 1, max(running, 1), 1)
+    (job,) = answers["jobs"]
+    job["now"]["waited"] = waited
+    job["workers"] = running
+    job["scaling"].update(running=running, wanted=2)
+    for worker in answers["workers"]:
+        worker.update(state="ready", cpus=4 * cpus, cpu_budget=4)
+    with served(answers) as address:
+        page.open(address)
+        page.until("document.querySelector('#jobs tbody')?.rows.length === 1")
+        (row,) = rows(page, "jobs")
+        assert row[2] == held
+        assert page.evaluate("document.querySelector('#jobs tbody').rows[0].cells[2].className") == (
+            f"state {kind}"
+        )
+        assert page.evaluate("document.querySelector('#job-held').checkVisibility()") == (kind != "good")
+        if kind != "good":
+            assert page.text("#job-held") == (
+                f"{held[:2]}Ranks wait {waited:.0%} of the time; held back by: {held[2:]}".replace(
+                    "0%", "0 %"
+                )
+            )
+        assert ("1 job" if kind == "bad" else "0 jobs") in page.text("#facts")
+
+
 def test_half_known_numbers(real, page):
     """A job that has only begun: nothing is made up."""
     answers = enlarge(real, 1, 0, 1)
@@ -804,5 +847,5 @@ def test_half_known_numbers(real, page):
             "document.querySelector('#moment').disabled"
         )
         (row,) = rows(page, "jobs")
-        assert row[4:8] == ["–", "–", "–", "–"]
+        assert row[5:9] == ["–", "–", "–", "–"]
         assert page.evaluate("document.querySelector('#events-none').checkVisibility()")

@@ -1,9 +1,10 @@
 // The page as a whole: facts about the service, its jobs, workers and provisioners. The address of the page
 // names the selected job, so that a user can bookmark or send it.
 
+import { heldBack } from "./held.js";
 import { JobView } from "./job.js";
-import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, set, showPart,
-  showState } from "./page.js";
+import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, set, showHeld,
+  showPart, showState } from "./page.js";
 import { Service } from "./service.js";
 import { Table } from "./table.js";
 
@@ -47,6 +48,7 @@ function choose(jobs) {
 // ---- columns ----
 
 let shown = null; // name of the selected job
+let workers = []; // as the dispatcher last answered
 
 function showName(cell, job) {
   if (!cell.firstChild) cell.append(element("a"));
@@ -65,6 +67,7 @@ function workersOf(job) {
 const JOB_COLUMNS = [
   { title: "Job", show: showName },
   { title: "State", show: (cell, j) => showState(cell, j.state) },
+  { title: "Held back by", show: (cell, j) => showHeld(cell, heldBack(j, workers)) },
   { title: "Epoch", numeric: true,
     show: (cell, j) => say(cell, epochOf(j)) },
   { title: "Ranks", numeric: true,
@@ -140,6 +143,7 @@ function counts(rows, states) {
 function facts({ status, jobs, workers }) {
   return [
     ["Jobs", counts(jobs, ["running", "waiting", "unattended", "paused", "done", "cancelled", "failed"])],
+    ["Held back", plural(jobs.filter((j) => heldBack(j, workers)?.kind === "bad").length, "job")],
     ["Workers", counts(workers, ["ready", "draining", "gone"])],
     ["Policy", status.policy ?? "none: all workers serve all jobs"],
     ["Ranges",
@@ -185,6 +189,7 @@ const view = new JobView();
 
 function answered(all) {
   shown = all.name;
+  workers = all.workers;
   showConnection(null);
   say(byId("dispatcher"), all.status.name);
   const running = plural(all.jobs.filter((j) => j.state === "running").length, "job");

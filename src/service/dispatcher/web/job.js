@@ -2,8 +2,9 @@
 // ranks waited, and its computing time by operator.
 
 import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
+import { heldBack } from "./held.js";
 import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, seconds, set,
-  showPart, showState } from "./page.js";
+  showHeld, showPart, showState } from "./page.js";
 import { Table } from "./table.js";
 
 function rankState(rank) {
@@ -145,6 +146,10 @@ export class JobView {
       : "The dispatcher does not know this job. Jobs are removed an hour after their end.");
     say(byId("job-problem"), job?.why ?? job?.held ?? "");
     byId("job-problem").hidden = !job?.why && !job?.held;
+    const held = job && heldBack(job, all.workers);
+    byId("job-held").hidden = !held || held.kind === "good";
+    if (held) showHeld(byId("job-held"), { ...held,
+      text: `Ranks wait ${percent(job.now.waited)} of the time; held back by: ${held.text}` });
     if (!job || !history) return;
     this.history = history;
     this.at = all.at;

@@ -131,6 +131,18 @@ export function showState(cell, state) {
   set(cell, "class", `state ${KINDS[state] ?? "odd"}`);
 }
 
+const HELD_SIGNS = { good: "●", odd: "▲", bad: "✕" };
+
+/** Fills a cell with what holds a job back ({kind, text} of held.js, or null). */
+export function showHeld(cell, held) {
+  if (!cell.firstChild) cell.append(element("span", { "aria-hidden": "true", class: "sign" }),
+    document.createTextNode(""));
+  say(cell.firstChild, held ? HELD_SIGNS[held.kind] : "");
+  const text = held ? ` ${held.text}` : NONE;
+  if (cell.lastChild.data !== text) cell.lastChild.data = text;
+  set(cell, "class", held ? `state ${held.kind}` : null);
+}
+
 /** Fills a cell with a text and a bar. part: length of the bar, 0 to 1 of the cell; null: no bar. */
 export function showPart(cell, part, text) {
   if (!cell.firstChild) cell.append(element("span", { class: "bar", "aria-hidden": "true" }),
