@@ -470,7 +470,7 @@ void cw_compute_stop(struct cw_runner *r)
         atomic_store(&r->sched.cancelled, true);
         cw_sched_wake(r);
     }
-    for (unsigned i = 0; i < r->sched.n_threads; i++)
+    for (unsigned i = 0; r->sched.threads && i < r->sched.n_threads; i++)
         if (r->sched.threads[i].state != THREAD_NONE)
             pthread_join(r->sched.threads[i].id, NULL);
     cw_reads_stop(r);
