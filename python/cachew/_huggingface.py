@@ -186,6 +186,11 @@ def _fixed(name: str, array: pa.Array, sizes: list[int | None]) -> pa.Array:
             f'huggingface: the column "{name}" has lists of different lengths inside lists: expected only '
             f"the outermost list to vary; remove_columns() leaves the column out"
         )
+    if size == 0:
+        raise PipelineError(
+            f'huggingface: the column "{name}" has lists of length 0 inside lists: expected at least 1 item; '
+            f"remove_columns() leaves the column out"
+        )
     return pa.FixedSizeListArray.from_arrays(_fixed(name, array.flatten(), sizes[1:]), size)
 
 

@@ -52,9 +52,11 @@ class Rows:
             yield {name: self._value(name, value) for name, value in row.items()}
 
     def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {"bytes", "path"}:
+            path, value = value["path"], value["bytes"]
+            if value is None and path is not None:
+                value = read_file(path)
         if value is None:
             raise ValueError(f'the column "{name}" has a null: components can\'t hold nulls')
-        if isinstance(value, dict) and value.keys() == {"bytes", "path"}:
-            return read_file(value["path"]) if value["bytes"] is None else value["bytes"]
         dtype = self.outputs[name][0] if self.outputs else None
         return value if dtype in (None, "bytes") else np.asarray(value, dtype)

@@ -89,7 +89,8 @@ class InMemory:
 
         Numbers, bools and class labels keep their dtype. Texts, images and audio become bytes: decode_image()
         decodes the images. Times become integers in the column's unit. Lists of numbers become arrays whose
-        first dimension varies. A null is an error that names the column.
+        first dimension varies. A null is an error that names the column. Of an IterableDataset, times are an
+        error, too.
         """
         from cachew import _huggingface  # only here: it imports datasets
 

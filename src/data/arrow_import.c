@@ -24,6 +24,15 @@ struct range {
     uint64_t start, n; /* start counts from the beginning of the buffers: the array's offset is included */
 };
 
+/* Says which row of the stream an element of a range belongs to. */
+struct row_map {
+    uint64_t first;    /* the first row */
+    uint64_t per_item; /* elements of an item; an item is a row, or, with offsets, an item of a row's list */
+    const void *offsets; /* n_rows + 1 offsets of the rows' lists; NULL: no lists */
+    unsigned offset_size;
+    uint64_t n_rows;
+};
+
 /* ---- buffers ---- */
 
 static const void *arrow_buffer(const struct ArrowArray *a, int64_t i)
@@ -53,25 +62,35 @@ static uint64_t arrow_element_of(const struct cw_arrow_column *c, uint64_t row)
     return c->rows ? i : row;
 }
 
-/* CW_E_DATA if an element of the range is null and, unless per_row is 0, its row is chosen. row: row of the
- * first element; per_row: elements of a row, 0: it varies.
- */
-static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row,
-                             uint64_t per_row, struct cw_error *err)
+static uint64_t arrow_offset_at(const void *offsets, unsigned size, uint64_t i)
+{
+    return size == 8 ? ((const uint64_t *)offsets)[i] : (uint64_t)(int64_t)((const int32_t *)offsets)[i];
+}
+
+static uint64_t arrow_row_of(const struct row_map *m, uint64_t i)
+{
+    uint64_t item = i / m->per_item;
+    if (!m->offsets)
+        return m->first + item;
+    uint64_t at = item + arrow_offset_at(m->offsets, m->offset_size, 0);
+    return m->first + CW_FIRST(k, 0, m->n_rows, arrow_offset_at(m->offsets, m->offset_size, k + 1) > at);
+}
+
+/* CW_E_DATA if an element of the range is null and its row is chosen. */
+static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range *x, const struct row_map *m,
+                             struct cw_error *err)
 {
     const uint8_t *valid = x->array->null_count ? arrow_buffer(x->array, 0) : NULL;
-    for (uint64_t i = 0; valid && i < x->n; i++)
-        if (!arrow_bit(valid, x->start + i) &&
-            !(per_row && c->chosen && !arrow_bit(c->chosen, row + i / per_row)))
-            return per_row
-                       ? cw_arrow_bad(err, c->schema->name,
-                                      "has a null in row %" PRIu64
-                                      ": components can't hold nulls, so fill them or leave these rows out",
-                                      arrow_element_of(c, row + i / per_row))
-                       : cw_arrow_bad(err, c->schema->name,
-                                      "has a null in a list, in row %" PRIu64
-                                      " or after it: components can't hold nulls",
-                                      row);
+    for (uint64_t i = 0; valid && i < x->n; i++) {
+        if (arrow_bit(valid, x->start + i))
+            continue;
+        uint64_t row = arrow_row_of(m, i);
+        if (!c->chosen || arrow_bit(c->chosen, row))
+            return cw_arrow_bad(err, c->schema->name,
+                                "has a null in %srow %" PRIu64
+                                ": components can't hold nulls, so fill them or leave these rows out",
+                                m->offsets ? "a list, in " : "", arrow_element_of(c, row));
+    }
     return 0;
 }
 
@@ -114,14 +133,14 @@ static int arrow_number_data(struct cw_arrays *a, const struct cw_arrow_column *
     return 0;
 }
 
-/* Finds the numbers of nested fixed-size lists. row and per_row: as for arrow_check_nulls. */
+/* Finds the numbers of nested fixed-size lists. */
 static int arrow_fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x,
-                            uint64_t row, uint64_t per_row, const uint8_t **ret, struct cw_error *err)
+                            struct row_map m, const uint8_t **ret, struct cw_error *err)
 {
     int first = c->type.ndim && c->type.dims[0] == CW_VARIES;
     for (int d = first; d < c->type.ndim; d++) {
         uint64_t times = (uint64_t)c->type.dims[d], start, n;
-        int r = arrow_check_nulls(c, &x, row, per_row, err);
+        int r = arrow_check_nulls(c, &x, &m, err);
         if (r < 0)
             return r;
         if (x.array->n_children != 1 || __builtin_mul_overflow(x.start, times, &start) ||
@@ -130,15 +149,10 @@ static int arrow_fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c
         r = arrow_child_range(c, x.array->children[0], start, n, &x, err);
         if (r < 0)
             return r;
-        per_row *= times;
+        m.per_item *= times;
     }
-    int r = arrow_check_nulls(c, &x, row, per_row, err);
+    int r = arrow_check_nulls(c, &x, &m, err);
     return r < 0 ? r : arrow_number_data(a, c, &x, ret, err);
-}
-
-static uint64_t arrow_offset_at(const void *offsets, unsigned size, uint64_t i)
-{
-    return size == 8 ? ((const uint64_t *)offsets)[i] : (uint64_t)(int64_t)((const int32_t *)offsets)[i];
 }
 
 /* ---- columns of one batch ---- */
@@ -158,7 +172,8 @@ static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, con
     struct range items;
     p->base = begin;
     int r = arrow_child_range(c, x->array->children[0], begin, end - begin, &items, err);
-    return r < 0 ? r : arrow_fixed_data(a, c, items, row, 0, &p->data, err);
+    struct row_map m = {row, 1, p->offsets, size, x->n};
+    return r < 0 ? r : arrow_fixed_data(a, c, items, m, &p->data, err);
 }
 
 /* Makes views of the elements of a range, each of which is a string or binary value. */
@@ -263,7 +278,8 @@ static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *
 static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
                         uint64_t row, struct cw_array_piece *p, struct cw_error *err)
 {
-    int r = arrow_check_nulls(c, x, row, 1, err);
+    const struct row_map m = {.first = row, .per_item = 1};
+    int r = arrow_check_nulls(c, x, &m, err);
     if (r < 0)
         return r;
     if (c->schema->dictionary)
@@ -271,7 +287,7 @@ static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, co
     if (cw_arrow_is_list(c->schema->format))
         return import_list(a, c, x, row, p, err);
     if (c->type.dtype != CW_BYTES)
-        return arrow_fixed_data(a, c, *x, row, 1, &p->data, err);
+        return arrow_fixed_data(a, c, *x, m, &p->data, err);
     if (c->width == 0)
         return import_binary(a, c, x, p, err);
     p->data = arrow_buffer(x->array, 1);
@@ -340,7 +356,7 @@ static int import_column(struct cw_arrays *a, const struct import *m, size_t i, 
     for (size_t k = 0; r == 0 && k < m->n; k++) {
         const struct ArrowArray *b = &m->batches[k];
         struct range top = {.array = b, .start = (uint64_t)b->offset, .n = (uint64_t)b->length}, x = {0};
-        r = arrow_check_nulls(&c, &top, a->first[k], 1, err);
+        r = arrow_check_nulls(&c, &top, &(struct row_map){.first = a->first[k], .per_item = 1}, err);
         if (r == 0)
             r = arrow_child_range(&c, b->children[i], (uint64_t)b->offset, (uint64_t)b->length, &x, err);
         if (r == 0)

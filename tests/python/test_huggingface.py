@@ -180,6 +180,10 @@ def test_rows_with_nulls_may_be_left_out():
     with pytest.raises(cachew.DataError, match='"l" has a null in row 0'):
         Dataset.huggingface(hf.select([2]))
     assert rows(Dataset.huggingface(hf.select([0, 0]))) == [1, 1]
+    lists = datasets.Dataset.from_dict({"l": [[1, 2], [3, None], [4]]})
+    assert [row["l"].tolist() for row in Dataset.huggingface(lists.select([2, 0]))] == [[4], [1, 2]]
+    with pytest.raises(cachew.DataError, match='"l" has a null in a list, in row 1'):
+        Dataset.huggingface(lists.select([0, 1]))
     assert rows(Dataset.huggingface(hf.remove_columns("l").filter(lambda row: row["x"] is not None))) == [
         1,
         3,
@@ -207,8 +211,13 @@ def test_rows_with_nulls_may_be_left_out():
             cachew.PipelineError,
             '"a" has lists of different lengths inside lists',
         ),
+        (
+            lambda: datasets.Dataset.from_list([{"a": [[], []]}]),
+            cachew.PipelineError,
+            '"a" has lists of length 0 inside lists',
+        ),
     ],
-    ids=["splits", "list", "transform", "struct", "texts", "ragged"],
+    ids=["splits", "list", "transform", "struct", "texts", "ragged", "empty"],
 )
 def test_what_is_refused(make, error, said):
     with pytest.raises(error, match=said):
@@ -234,6 +243,13 @@ def test_iterable_datasets(tmp_path):
     images = Dataset.huggingface(pictures(tmp_path, paths=None).to_iterable_dataset())
     assert images.schema["image"].dtype == "bytes"
     assert [int(row["image"][0, 0, 0]) for row in images.decode_image("image")] == list(range(6))
+
+
+def test_a_file_of_an_iterable_dataset_without_bytes_and_path_is_a_null():
+    hf = datasets.Dataset.from_list([{"image": {"bytes": None, "path": None}}])
+    hf = hf.cast_column("image", datasets.Image()).to_iterable_dataset()
+    with pytest.raises(cachew.DataError, match='"image" has a null'):
+        list(Dataset.huggingface(hf))
 
 
 def test_the_state_of_an_iterable_dataset_is_that_of_the_same_one():
