@@ -50,7 +50,9 @@ class JaxLoader(Loader[dict[str, Any]]):
             jax.process_count() if world_size is None else world_size,
         )
         # Loader calls a function for the ranks, because those of torch are known only when the loader runs
-        super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, policy, **options)
+        super().__init__(
+            dataset, _Converter(self.sharding, dataset.batch_size), prefetch, lambda: ranks, policy, **options
+        )
 
 
 @checked
@@ -109,8 +111,9 @@ def _local() -> Sharding:
 class _Converter:
     """Converts a batch to a dict of JAX arrays, and starts their copies to the devices."""
 
-    def __init__(self, sharding: Sharding) -> None:
+    def __init__(self, sharding: Sharding, batch_size: int | None) -> None:
         self._sharding = sharding
+        self._batch_size = batch_size
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
         return {
@@ -129,4 +132,11 @@ class _Converter:
                 )
                 raise wrong("batch_size", len(value), expected + f" ({name}: {problem})") from None
             return jax.device_put(value, self._sharding)
+        if self._batch_size is not None and len(value) != self._batch_size:  # JAX would wait without end
+            raise wrong(
+                "batch_size",
+                len(value),
+                f"{self._batch_size}, because a global array needs batches of the same size from all "
+                f"processes; drop_remainder=True leaves out the last, short batch",
+            )
         return jax.make_array_from_process_local_data(self._sharding, value)  # type: ignore[no-untyped-call]

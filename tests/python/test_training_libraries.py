@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -287,6 +288,16 @@ for batch in cachew.jax.loader(ds, seed=1, sharding=sharding):
     found.append([value.shape, here.tolist(), int(jax.jit(sum)(value))])
 print(json.dumps(found))
 """
+
+
+def test_jax_refuses_a_short_batch_in_a_global_array():
+    pytest.importorskip("jax")
+    import cachew.jax
+
+    of_processes = types.SimpleNamespace(is_fully_addressable=False)
+    convert = cachew.jax._Converter(of_processes, 4)
+    with pytest.raises(cachew.OptionError, match="batch_size is 2: expected 4, .*drop_remainder=True"):
+        convert(Dataset.range(2).batch(4).peek())
 
 
 def test_jax_arrays_of_several_processes(tmp_path):
