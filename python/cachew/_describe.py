@@ -70,9 +70,7 @@ class Description:
 
     def _title(self) -> str:
         of = "" if self._of is None else f" of {self._of}"
-        return f"{'a sample' if self._at_random else 'the first'} of {self._n}{of} elements".replace(
-            "the first of", "the first"
-        )
+        return f"{'a sample of' if self._at_random else 'the first'} {self._n}{of} elements"
 
     def _table(self) -> Table:
         rows = [[(text, None) for text in (name, *_row(facts))] for name, facts in self._components.items()]

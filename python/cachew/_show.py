@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import itertools
 import struct
 import sys
 import zlib
@@ -74,28 +75,22 @@ def display(shown: Any) -> None:
 
 def elements(ds: Dataset, batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
     """The elements of batches, as component -> NumPy array or memoryview."""
+    batched = ds.batch_size is not None
     for batch in batches:
-        if ds.batch_size is None:
-            yield batch
+        if not batched:
+            if batch.n_records:  # else the element failed, and on_error("skip") leaves it out
+                yield batch
             continue
         for i in range(batch.n_records):
             yield {name: value[i] for name, value in batch.items()}
 
 
-def first_elements(ds: Dataset, n: int) -> list[dict[str, Any]]:
-    """The first n elements of the next `for` loop."""
-    found: list[dict[str, Any]] = []
-    with ds.iterator(epoch=ds.epoch) as iterator:
-        for element in elements(ds, iterator):
-            found.append(element)
-            if len(found) == n:
-                break
-    return found
-
-
 def table(ds: Dataset, n: int) -> Table:
+    """The first n elements of the next `for` loop."""
     names = list(ds.schema)
-    return Table(names, [[cell(e[name]) for name in names] for e in first_elements(ds, n)])
+    with ds.iterator(epoch=ds.epoch) as iterator:
+        found = itertools.islice(elements(ds, iterator), n)
+        return Table(names, [[cell(element[name]) for name in names] for element in found])
 
 
 def cell(value: Any) -> tuple[str, str | None]:

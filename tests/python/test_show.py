@@ -55,6 +55,13 @@ def test_show_begins_where_the_next_loop_begins(capsys):
     assert shown == [int(e["value"]) for e in ds.iterator(epoch=2)][:3] and ds.epoch == 2
 
 
+def test_elements_that_on_error_leaves_out_are_not_shown(capsys):
+    ds = Dataset.range(9)._for_tests("fail", where="value % 4 == 1").on_error("skip")
+    ds.show(3)
+    assert capsys.readouterr().out.split()[2:] == ["0", "2", "3"]
+    assert ds.describe().to_dict()["components"]["value"]["distinct"] == 7
+
+
 def test_show_of_arrays():
     ds = Dataset.arrays({"x": np.arange(40.0, dtype="float32").reshape(2, 20), "y": np.ones((2, 3), bool)})
     assert repr(_show.table(ds, 1)).splitlines()[2].split("  ") == [
