@@ -38,16 +38,14 @@ def unknown_since(nodes: Iterable[Node], batches: bool) -> str | None:
     return None
 
 
-def start_of(ds: Dataset, key: object) -> tuple[int, dict[str, Any]]:
+def start_of(ds: Dataset, what: str, expected: str) -> tuple[int, dict[str, Any]]:
     """The number of batches of an epoch (ENDLESS if it has no end), and the state before the first batch.
-    Opens the sources. key: what the user wrote between the brackets.
+    Opens the sources. TypeError: the number is not known beforehand; what, expected: parts of its message.
     """
     n = ds._pipeline.batches(make_options())
     if n is None:
-        raise TypeError(
-            f"ds[{key!r:.60}] is not known before all elements before it are computed, because of "
-            f"{unknown_since(ds._nodes, True)}: expected a slice, which computes them, as in ds[5:6].peek()"
-        )
+        name = unknown_since(ds._nodes, True)
+        raise TypeError(f"{what} is not known beforehand, because of {name}: expected {expected}")
     return (ENDLESS if n < 0 else n), json.loads(ds._pipeline.state(make_options()))
 
 
@@ -87,7 +85,7 @@ def item(ds: Dataset, key: Any) -> Batch:
             return batch_at(ds, ds._start[1], place_of(key, ds._start[0]), ds.epoch)
         except StateError:  # the data have changed since
             pass
-    start = start_of(ds, key)
+    start = start_of(ds, f"ds[{key!r:.60}]", "a slice, which computes all before it, as in ds[5:6].peek()")
     object.__setattr__(ds, "_start", start)
     return batch_at(ds, start[1], place_of(key, start[0]), ds.epoch)
 
@@ -99,7 +97,7 @@ def cut(ds: Dataset, key: slice) -> Dataset:
     start = 0 if key.start is None else index_of(key.start)
     stop = None if key.stop is None else index_of(key.stop)
     if start < 0 or (stop is not None and stop < 0):
-        n = start_of(ds, key)[0]
+        n = start_of(ds, "the end of the dataset, from which the slice counts,", "bounds >= 0")[0]
         if n == ENDLESS:
             raise IndexError(
                 "a slice of a dataset without end can't count from the end: expected bounds >= 0"
@@ -131,20 +129,20 @@ def random_split(ds: Dataset, parts: Sequence[float], seed: int) -> list[Dataset
         raise PipelineError("random_split: comes after a batcher: call random_split before it")
     sizes = list(parts)
     if not sizes or not all(isinstance(p, (int, float, np.integer, np.floating)) and p > 0 for p in sizes):
-        raise wrong("parts", parts, "fractions or numbers of elements, all greater than 0")
+        raise wrong("parts", sizes, "fractions or numbers of elements, all greater than 0")
     count(ds, "random_split")  # an error about ds is clearer than one about its shuffle
     mixed = ds.shuffle(seed=seed, reshuffle=False)
     n = count(mixed, "random_split")
     if all(isinstance(p, (int, np.integer)) for p in sizes):
         ends = [int(sum(sizes[: k + 1])) for k in range(len(sizes))]
         if ends[-1] != n:
-            raise wrong("parts", parts, f"numbers that add up to {n}, the number of elements, or fractions")
+            raise wrong("parts", sizes, f"numbers that add up to {n}, the number of elements, or fractions")
     elif math.isclose(math.fsum(sizes), 1, abs_tol=1e-6):
         ends = [round(n * math.fsum(sizes[: k + 1])) for k in range(len(sizes) - 1)] + [n]
     else:
-        raise wrong("parts", parts, "fractions that add up to 1")
+        raise wrong("parts", sizes, "fractions that add up to 1")
     return [
-        _run(mixed, begin, end, f"part {k} of the split {list(parts)}")
+        _run(mixed, begin, end, f"part {k} of the split {sizes}")
         for k, (begin, end) in enumerate(zip([0, *ends], ends))
     ]
 
@@ -161,11 +159,15 @@ def divided(ds: Dataset, n: int, index: int) -> Dataset | None:
     """
     nodes = ds._nodes
     at = next((i for i, node in enumerate(nodes) if unknown_since([node], True)), len(nodes))
+    total = ds._make(nodes[:at], ds._head, ds._base_dir)._pipeline.batches(make_options()) if at else None
+    if total == -1:  # it has no end: the parts are those of the elements that are repeated
+        at = next((i for i, node in enumerate(nodes) if node["op"] == "repeat" and node["count"] == -1), 0)
     if at == 0 or any(node["op"] in ("take", "skip") for node in nodes[at:]):
         return None
     before = ds._make(nodes[:at], ds._head, ds._base_dir)
     begin, end = _bounds(count(before, "as_iterable"), n, index)
-    return ds._make([*before[begin:end]._nodes, *nodes[at:]], ds._head, ds._base_dir)
+    after = nodes[at:] if begin < end else ()  # a part without elements can't be repeated without end
+    return ds._make([*before[begin:end]._nodes, *after], ds._head, ds._base_dir)
 
 
 def _bounds(n: int, num_shards: int, index: int) -> tuple[int, int]:

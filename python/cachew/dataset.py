@@ -340,9 +340,10 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
     def __getitem__(self, key: slice) -> Dataset: ...
     def __getitem__(self, key: SupportsIndex | slice) -> Batch | Dataset:
         """ds[i] is the batch (without a batcher: the element) at place i of the next `for` loop over the
-        dataset, which is epoch `ds.epoch`; ds[-1] is the last one. Only this batch is computed. That needs
+        dataset, which is epoch `ds.epoch`; ds[-1] is the last one. No batch before it is computed. That needs
         a source whose records can be found by their number, and no filter: else TypeError says what is in the
-        way. Each ds[i] starts the pipeline anew: to go through many batches, iterate.
+        way. Each ds[i] starts the pipeline anew, and its threads may compute some elements after the batch,
+        too: to go through many batches, iterate.
 
         ds[a:b] is a dataset with the batches (elements) from place a up to, but not including, place b: the
         same as `ds.skip(a).take(b - a)`.
@@ -386,6 +387,13 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
 
         return TorchMapStyle(self if seed is None else self.defaults(seed=seed), epoch)
 
+    def __getitems__(self, indices: Sequence[int]) -> NoReturn:
+        """A DataLoader calls this method where it would otherwise collate the results of ds[i]."""
+        raise TypeError(
+            "a DataLoader can't collate the elements of a cachew.Dataset: expected ds.as_iterable() or "
+            "ds.as_map_style(), or cachew.torch.loader(ds) in place of the DataLoader"
+        )
+
     def as_iterable(self, *, seed: int | None = None, rank: int = 0, world_size: int = 1) -> TorchIterable:
         """A torch.utils.data.IterableDataset, for code that takes one, such as a DataLoader. Each loop is the
         next epoch. The workers of the DataLoader divide the items, so that each comes once. The result has
@@ -394,8 +402,9 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
 
         seed: seed of all randomness (default: set by `defaults`, else 0)
 
-        rank, world_size: the items whose number g in the epoch has g modulo world_size = rank; no item is
-            repeated, so the ranks' numbers of items may differ by one
+        rank, world_size: the ranks divide the items as workers do: rank r gets part r of `world_size` parts
+            of consecutive items. No item is repeated, so the ranks' numbers of items may differ by one, and
+            behind a filter by more
         """
         from cachew.torch import TorchIterable
 

@@ -10,6 +10,7 @@ for epoch in range(90):
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import json
@@ -18,7 +19,7 @@ import os
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -28,6 +29,7 @@ import torch.utils.data
 from cachew import _parts
 from cachew._batch import Batch, Bytes
 from cachew._calls import checked
+from cachew._errors import RecordError
 from cachew._iterator import DatasetIterator
 from cachew._loader import Epoch, Loader, state_of
 from cachew._options import (
@@ -374,7 +376,9 @@ class TorchMapStyle(torch.utils.data.Dataset[dict[str, Any]]):
     def __init__(self, dataset: Dataset, epoch: int) -> None:
         self.dataset = dataset
         self.set_epoch(epoch)
-        self._n, self._start = _parts.start_of(dataset, 0)
+        self._n, self._start = _parts.start_of(
+            dataset, "as_map_style: the number of items", "a dataset of known length, or as_iterable()"
+        )
         if self._n == ENDLESS:
             raise TypeError("as_map_style: the dataset has no end: expected one with a length")
 
@@ -389,7 +393,13 @@ class TorchMapStyle(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         place = _parts.place_of(index, self._n)
-        return _item(_parts.batch_at(self.dataset, self._start, place, self.epoch))
+        batch = _parts.batch_at(self.dataset, self._start, place, self.epoch)
+        if batch.n_records == 0 and self.dataset.batch_size is None:
+            raise RecordError(
+                f'element {place} of epoch {self.epoch} failed, and on_error is "skip": expected '
+                f'on_error("replace") or on_error("raise"), because an item can\'t be left out'
+            )
+        return _item(batch)
 
 
 class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
@@ -400,7 +410,7 @@ class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
     epoch: each worker computes consecutive items. Where the number of items is not known beforehand, they
     divide the elements before the operator that leaves it open; each worker then makes its own batches. If
     the source is an iterable, or `take` or `skip` come after that operator, each worker computes all items,
-    and gives its part of them.
+    and gives its part of them. Elements that on_error("skip") leaves out are no items.
     """
 
     def __init__(self, dataset: Dataset, rank: int, world_size: int) -> None:
@@ -409,8 +419,9 @@ class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
         self.world_size = world_size
         self._epochs = _Epochs(0)
         self._loops = 0  # begun in this process
-        self._running: tuple[int, DatasetIterator] | None = None  # process, iterator of the last loop
-        self._state: dict[str, Any] | None = None  # where the next loop begins
+        # of the last loop: process, epoch, iterator
+        self._running: tuple[int, int, DatasetIterator] | None = None
+        self._state: dict[str, Any] | None = None  # where the next loop begins, as state_dict() gave it
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_running": None}
@@ -424,24 +435,39 @@ class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
         return n * (self.rank + 1) // self.world_size - n * self.rank // self.world_size
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        # In a worker of a DataLoader the loop begins now, because torchdata saves its state before the first
+        # item. Elsewhere it begins with its first item, because torchdata drops an iterator that has given
+        # none when it loads the state of the end of an epoch.
+        self._running = None
+        return self._items(self._begin() if torch.utils.data.get_worker_info() else None)
+
+    def _items(self, iterator: DatasetIterator | None) -> Iterator[dict[str, Any]]:
+        left_out = self.dataset.batch_size is None  # a batch of no elements is an element that failed
+        for batch in iterator or self._begin():
+            if not batch.is_padding and (batch.n_records or not left_out):
+                yield _item(batch)
+
+    def _begin(self) -> DatasetIterator:
+        """The iterator of a loop, which is counted as begun."""
         worker = torch.utils.data.get_worker_info()
+        self._running = None  # frees an iterator that is not in use before the next one takes memory
         self._loops += 1
         loop = f"{worker.seed - worker.id}:{self._loops}" if worker else uuid.uuid4().hex
-        epoch = self._epochs.begin(loop)
-        state, self._state = self._state, None
-        if state is not None and state["epoch"] != epoch:  # set_epoch was called after load_state_dict
-            state = None
+        epoch = self._epochs.begin(loop, worker.id if worker else 0)
+        given, self._state = self._state, None
+        if given is not None and _epoch_of(given) != epoch:  # set_epoch was called after load_state_dict
+            given = None
         dataset, rank, world_size = self._part()
         with _sharing_the_host(worker.num_workers if worker else 1):
             iterator = dataset.iterator(
                 epochs=epoch + 1,
-                first_epoch=0 if state else epoch,
-                state=state,
+                first_epoch=0 if given else epoch,
+                state=given["cachew"] if given else None,
                 rank=rank,
                 world_size=world_size,
             )
-        self._running = os.getpid(), iterator
-        return (_item(batch) for batch in iterator if not batch.is_padding)
+        self._running = os.getpid(), epoch, iterator
+        return iterator
 
     def _part(self) -> tuple[Dataset, int, int]:
         """What this process computes: a dataset, and the rank and the world_size of its iterator."""
@@ -458,19 +484,26 @@ class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
         method in each process that iterates.
         """
         if self._running is not None and self._running[0] == os.getpid():
-            return {"cachew": self._running[1].state_dict()}
+            _, epoch, iterator = self._running
+            state = iterator.state_dict()
+            # The workers of a loop end at different times. A worker that has ended gives no more items of
+            # this epoch, while the others go on.
+            ended = state["epoch"] > epoch and torch.utils.data.get_worker_info() is not None
+            return {"cachew": state, "ended": True} if ended else {"cachew": state}
         if self._state is not None:
-            return {"cachew": self._state}
+            return self._state
         return {"cachew": self._checked(first_epoch=self._epochs.next())}
 
     def load_state_dict(self, state_dict: State) -> None:
         """The next loop gives the rest of the state's epoch. The number of workers must be that of the run
         that saved the state.
         """
-        state = self._checked(state=state_of(state_dict))
+        state: dict[str, Any] = {"cachew": self._checked(state=state_of(state_dict))}
+        if state_dict.get("ended"):
+            state["ended"] = True
         self._state = state
         self._running = None
-        self._epochs.set(int(state["epoch"]))
+        self._epochs.set(_epoch_of(state))
 
     def _checked(self, **where: Any) -> dict[str, Any]:
         """The state where a run would begin. StateError: it does not fit."""
@@ -478,6 +511,13 @@ class TorchIterable(torch.utils.data.IterableDataset[dict[str, Any]]):
         options = make_options(epochs=math.inf, rank=rank, world_size=world_size, **where)
         state: dict[str, Any] = json.loads(dataset._pipeline.state(options))
         return state
+
+
+def _epoch_of(state: Mapping[str, Any]) -> int:
+    """The epoch of the loop that a state of a TorchIterable is for. The position of a worker that has ended
+    is the beginning of the next epoch.
+    """
+    return int(state["cachew"]["epoch"]) - bool(state.get("ended"))
 
 
 @contextlib.contextmanager
@@ -504,8 +544,10 @@ _LOCAL_RANKS = "LOCAL_WORLD_SIZE"
 class _Epochs:
     """Numbers the epochs of a TorchIterable, for all processes that have a copy of it: the workers of one
     loop get the same number, and the next loop the next one. The copies share a file, to which they only
-    append lines: "=N" says that the next loop is epoch N, and any other line names a loop that a process
-    began.
+    append lines: "=N" says that the next loop is epoch N; "LOOP/WORKER" says that a worker began a loop.
+
+    LOOP is the same text for all workers of a loop. Several loops have the same text if torch's seed was
+    set to the same value before each: then the n-th line of a worker belongs to the n-th of these loops.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -529,25 +571,33 @@ class _Epochs:
         finally:
             os.close(file)
 
-    def _find(self, loop: str | None) -> int:
-        """The epoch of the loop; of the next loop, if the file does not name it."""
-        first, begun = 0, set[str]()
+    def _find(self, begun: str | None) -> int:
+        """The epoch of the loop that the line `begun` names where it stands last. None: of the next loop."""
+        first, found = 0, 0
+        times: collections.Counter[str] = collections.Counter()  # by line
+        epochs: dict[tuple[str, int], int] = {}  # by loop
+        since = set[tuple[str, int]]()  # the loops from epoch `first` on
         with open(self._path) as file:
             for line in file.read().split():
-                if line == loop:
-                    break
                 if line[0] == "=":
-                    first, begun = int(line[1:]), set()
-                else:
-                    begun.add(line)
-        return first + len(begun)
+                    first, since = int(line[1:]), set()
+                    continue
+                loop = line.rpartition("/")[0], times[line]
+                times[line] += 1
+                epoch = epochs.setdefault(loop, first + len(since))
+                if epoch >= first:  # else a worker is late: "=N" came after the beginning of its loop
+                    since.add(loop)
+                if line == begun:
+                    found = epoch
+        return first + len(since) if begun is None else found
 
     def set(self, epoch: int) -> None:
         self._append(f"={epoch}")
 
-    def begin(self, loop: str) -> int:
-        self._append(loop)
-        return self._find(loop)
+    def begin(self, loop: str, worker: int) -> int:
+        line = f"{loop}/{worker}"
+        self._append(line)
+        return self._find(line)
 
     def next(self) -> int:
         return self._find(None)

@@ -12,6 +12,8 @@ from cachew import Dataset
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
+from cachew import torch as torch_data  # noqa: E402
+
 from deadlines import HANG_S  # noqa: E402
 
 
@@ -99,6 +101,20 @@ def test_map_style_needs_places():
         Dataset.range(5).repeat(-1).as_map_style()
 
 
+def test_a_data_loader_refuses_a_dataset_itself():
+    with pytest.raises(TypeError, match=r"expected ds.as_iterable\(\) or ds.as_map_style\(\)"):
+        next(iter(DataLoader(shuffled(), batch_size=4)))
+
+
+FAILING = Dataset.range(9)._for_tests("fail", where="value % 4 == 1").on_error("skip")
+
+
+def test_map_style_item_that_failed():
+    with pytest.raises(cachew.RecordError, match='element 5 of epoch 0 failed, and on_error is "skip"'):
+        FAILING.as_map_style()[5]
+    assert len(FAILING.batch(9).as_map_style()[0]["value"]) == 7
+
+
 # ---- iterable ----
 
 
@@ -128,6 +144,7 @@ PIPELINES = {
     "iterable": Dataset.iterable([{"value": v} for v in range(9)]),
     "buckets": shuffled(41).assign(n="value % 5").bucket_by_length("n", boundaries=[2], sizes=[3, 4]),
     "fewer than workers": Dataset.range(2),
+    "failing": FAILING,
     "concat": Dataset.concat([Dataset.range(5), Dataset.range(20).skip(5).filter("value % 2 == 0")]),
 }
 
@@ -162,6 +179,66 @@ def test_the_state_of_a_worker_resumes(name, monkeypatch):
         first = list(itertools.islice(data, 1))
         other.load_state_dict(data.state_dict())
         assert rows(first) + (rows(other) if first else []) == whole
+
+
+def test_states_of_workers_that_end_at_different_times(monkeypatch):
+    ds = Dataset.range(40).filter(
+        "value < 2 or value >= 20"
+    )  # 2 elements in the first half, 20 in the second
+
+    def in_worker(id):
+        monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: Worker(id, 2, 100 + id))
+
+    loops = []
+    for id in range(2):
+        in_worker(id)
+        data = ds.as_iterable()
+        loops.append((data, iter(data)))
+    in_worker(0)
+    first = rows(loops[0][1])  # to the end
+    states = [loops[0][0].state_dict()]
+    in_worker(1)
+    first += rows(itertools.islice(loops[1][1], 5))
+    states.append(loops[1][0].state_dict())
+
+    main = ds.as_iterable()
+    monkeypatch.setattr(torch_data, "get_spawning_popen", lambda: True)  # pickles are sent to workers
+    workers = [pickle.loads(pickle.dumps(main)) for _ in range(2)]
+    monkeypatch.undo()
+    for id, data in enumerate(workers):
+        in_worker(id)
+        data.load_state_dict(states[id])
+    loops = []
+    for id, data in enumerate(workers):
+        in_worker(id)
+        loops.append(iter(data))
+        assert data.state_dict() == states[id]
+    assert sorted(first + [v for loop in loops for v in rows(loop)]) == of_epoch(ds, 0)
+    for id, data in enumerate(workers):
+        in_worker(id)
+        assert rows(data) == ([0, 1] if id == 0 else list(range(20, 40)))  # the next loop is whole again
+
+
+def test_loops_with_the_same_seed_of_torch_are_different_epochs():
+    data = shuffled().as_iterable()
+    for epoch in (0, 1, 2, 7, 8):
+        if epoch == 7:
+            data.set_epoch(7)
+        torch.manual_seed(5)
+        assert rows(load(data, 2, batch_size=None)) == interleaved(of_epoch(shuffled(), epoch))
+
+
+def test_an_iterator_that_gives_no_item_begins_no_epoch():
+    data = shuffled().as_iterable()
+    iter(data)  # as torchdata does when it loads the state of the end of an epoch
+    assert rows(data) == of_epoch(shuffled(), 0)
+
+
+@pytest.mark.parametrize("workers", [0, 2, 4])
+def test_an_endless_dataset(workers):
+    loop = iter(load(Dataset.range(3).repeat(-1).batch(2).as_iterable(), workers, batch_size=None))
+    found = rows(next(loop) for _ in range(12))
+    assert all(found.count(v) >= 6 for v in range(3))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
