@@ -40,7 +40,7 @@ def _add_note(error: Error, note: str) -> None:
     if sys.version_info >= (3, 11):
         error.add_note(note)
     else:  # Python prints no notes yet
-        error.__notes__ = [note]
+        error.__dict__["__notes__"] = [note]
         error.args = (f"{error.args[0]}\n{note}",)
 
 
