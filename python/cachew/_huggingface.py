@@ -110,10 +110,27 @@ def _file_columns(name: str, column: pa.ChunkedArray, rows: Any) -> dict[str, pa
     seen = missing if rows is None else missing.take(pa.array(rows))
     if not pc.any(seen).as_py():
         return {name: data}
-    return {
-        name: pc.if_else(missing, pa.scalar(b"", data.type), data),
-        name + PATH: pc.fill_null(path, ""),
-    }
+    filled, at = [], 0
+    for chunk in data.chunks:  # those of `missing` may be other ones
+        filled.append(_filled(chunk, missing.slice(at, len(chunk)).combine_chunks()))
+        at += len(chunk)
+    return {name: pa.chunked_array(filled, data.type), name + PATH: pc.fill_null(path, "")}
+
+
+def _filled(data: pa.Array, missing: pa.Array) -> pa.Array:
+    """Byte strings that are empty where `missing` is true. Their bytes are not copied: the column may be
+    larger than the memory.
+    """
+    width = {pa.binary(): 4, pa.large_binary(): 8}.get(data.type)
+    if width is not None and len(data):
+        _, offsets, values = data.buffers()
+        valid = pc.or_(pc.is_valid(data), missing)
+        buffers = [valid.buffers()[1], offsets.slice(data.offset * width), values]
+        filled = pa.Array.from_buffers(data.type, len(data), buffers)
+        lengths = pc.binary_length(filled.filter(missing))
+        if valid.offset == 0 and not pc.any(pc.greater(lengths, 0)).as_py():  # Arrow lets a null have bytes
+            return filled
+    return pc.if_else(missing, pa.scalar(b"", data.type), data)
 
 
 def _plain_column(name: str, column: pa.ChunkedArray, feature: Any) -> pa.ChunkedArray:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 datasets = pytest.importorskip("datasets")
+import pyarrow as pa  # noqa: E402
 from PIL import Image  # noqa: E402
 
 import cachew  # noqa: E402
@@ -162,6 +163,19 @@ def test_images_are_decoded_by_the_pipeline(tmp_path, paths):
         assert (
             row["label"] == label and (row["image"] == np.asarray(hf[[4, 2, 1].index(label)]["image"])).all()
         )
+
+
+def test_files_are_not_copied_where_one_has_a_path_only(tmp_path):
+    (tmp_path / "a").write_bytes(b"a")
+    values = [{"bytes": bytes([i]) * 100_000, "path": None} for i in range(50)]
+    values.insert(20, {"bytes": None, "path": str(tmp_path / "a")})
+    hf = datasets.Dataset.from_list([{"audio": value} for value in values[:30]])
+    hf = datasets.concatenate_datasets([hf, datasets.Dataset.from_list([{"audio": v} for v in values[30:]])])
+    hf = hf.cast_column("audio", datasets.Audio())
+    before = pa.total_allocated_bytes()
+    ds = Dataset.huggingface(hf.select(range(10, 51)))
+    assert pa.total_allocated_bytes() - before < 1_000_000
+    assert [bytes(row["audio"]) for row in ds] == [v["bytes"] or b"a" for v in values[10:]]
 
 
 def test_audio_comes_as_the_bytes_of_its_file(tmp_path):
