@@ -78,7 +78,8 @@ int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err)
                                together ? together : ROWS_MOST);
         r->block_sizes[2 * i] = (struct block_size){.aim_ns = calls ? CALL_NS : BLOCK_NS, .most = most};
         if (together)
-            r->block_sizes[2 * i].together = cw_concurrency_begin((unsigned)CW_MIN(most, TOGETHER_FIRST));
+            r->block_sizes[2 * i].together = cw_concurrency_begin((unsigned)CW_MIN(most, TOGETHER_FIRST),
+                                                                     "few elements, until the time of a call is known");
         r->block_sizes[2 * i + 1] = (struct block_size){.aim_ns = BLOCK_NS, .most = CW_MAX(most, HITS_LEAST)};
     }
     return 0;
@@ -132,17 +133,19 @@ void cw_block_size_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t 
     block_size_record(r, leaf, hit);
 }
 
-void cw_block_size_called(struct cw_runner *r, const struct compute_thread *t, unsigned leaf, uint64_t n)
+void cw_block_size_called(struct cw_runner *r, struct compute_thread *t, unsigned leaf, uint64_t n)
 {
     struct block_size *p = &r->block_sizes[2 * leaf];
     struct cw_host_calls all = cw_host_calls();
-    uint64_t ns = all.wall_ns[1] - t->calls.wall_ns[1];
+    uint64_t ns = all.wall_ns[1] - t->calls.wall_ns[1], cpu_ns = all.cpu_ns[1] - t->calls.cpu_ns[1];
+    t->calls.wall_ns[1] = all.wall_ns[1];
+    t->calls.cpu_ns[1] = all.cpu_ns[1];
     if (!p->together.n || ns == 0)
         return;
     p->calls.n++;
     p->calls.rows += n;
     p->calls.wall_ns += ns;
-    p->calls.cpu_ns += all.cpu_ns[1] - t->calls.cpu_ns[1];
+    p->calls.cpu_ns += cpu_ns;
     if (p->calls.n < TOGETHER_CALLS || p->calls.wall_ns < TOGETHER_NS)
         return;
     double call_s = (double)p->calls.wall_ns * 1e-9, cpu_s = (double)p->calls.cpu_ns * 1e-9;

@@ -30,5 +30,6 @@ uint64_t cw_block_size(const struct cw_runner *r, unsigned leaf, bool hit);
 uint64_t cw_block_size_most(const struct cw_runner *r);
 /* Adds a measured time per row, from a block that is done, to the mean. */
 void cw_block_size_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns);
-/* The thread has run a block of n rows: adds its calls of functions that compute rows at the same time. */
-void cw_block_size_called(struct cw_runner *r, const struct compute_thread *t, unsigned leaf, uint64_t n);
+/* The thread has run a stage of a block of n rows: adds its calls of functions that compute rows at the same
+ * time. */
+void cw_block_size_called(struct cw_runner *r, struct compute_thread *t, unsigned leaf, uint64_t n);

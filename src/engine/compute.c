@@ -108,6 +108,8 @@ static enum block_fate block_run_stage(struct cw_runner *r, struct compute_threa
     if (status == 0)
         status = b->point < r->env.n_points ? cw_block_stage(r, t, b, err) : cw_emit_block(r, t, b, err);
     pthread_mutex_lock(&r->sched.mutex);
+    if (status == 0)
+        cw_block_size_called(r, t, x->program->leaf, x->n_refs);
     *ret_status = status;
     if (status < 0 || (status == 1 && range_is_over(r, s)))
         return BLOCK_ENDED;
@@ -125,7 +127,6 @@ static enum block_fate block_run_stage(struct cw_runner *r, struct compute_threa
         uint64_t ns = cw_cost_now_ns() - x->started_ns;
         cw_block_size_timed(r, x->program->leaf, x->cache.hit,
                             (ns + (x->cache.hit ? b->cold_ns : 0)) / x->n_refs);
-        cw_block_size_called(r, t, x->program->leaf, x->n_refs);
         b->spent_ns += ns;
         cw_cache_stats_measured(r, b);
         cw_slots_settle(r, b);
@@ -438,6 +439,7 @@ static int compute_start_thread(struct cw_runner *r, struct compute_thread *t, s
         pthread_join(t->id, NULL);
     t->r = r;
     t->calls = (struct cw_host_calls){0};
+    t->cpu_ns = 0;
     t->state = THREAD_RUNS;
     int status = cw_thread_start(&t->id, compute_main, t, err);
     if (status < 0)
@@ -470,9 +472,14 @@ void cw_compute_stop(struct cw_runner *r)
         atomic_store(&r->sched.cancelled, true);
         cw_sched_wake(r);
     }
-    for (unsigned i = 0; r->sched.threads && i < r->sched.n_threads; i++)
-        if (r->sched.threads[i].state != THREAD_NONE)
+    for (unsigned i = 0; r->sched.threads && i < r->sched.n_threads; i++) {
+        bool started = false;
+        CW_WITH (&r->sched.mutex) {
+            started = r->sched.threads[i].state != THREAD_NONE;
+        }
+        if (started)
             pthread_join(r->sched.threads[i].id, NULL);
+    }
     cw_reads_stop(r);
     cw_read_in_stop(r);
 }

@@ -23,6 +23,7 @@ struct compute_thread {
     uint64_t n_run;                                        /* number of blocks that it ran */
     bool is_new;                /* it has run no block since the width changed (width.h) */
     struct cw_host_calls calls; /* its calls of functions, as far as they are counted */
+    uint64_t cpu_ns;            /* its CPU time, as far as it is counted */
 };
 
 struct cw_sched {

@@ -1,16 +1,21 @@
 /* Chooses how many compute threads run. */
 #include "engine/width.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/cost_clock.h"
 #include "engine/compute.h"
 #include "engine/internal.h"
 #include "host/host.h"
 
-/* A measurement takes at least this long, and until all threads have run a block; but no longer than
- * MEASURE_MOST_NS, because some threads may get no work. */
+/* A measurement begins when all threads have run a block or have nothing to do, because starting a host
+ * process may take seconds. It takes at least this long, and at least MEASURE_CALLS times as long as the
+ * calls of a block. */
 #define MEASURE_NS UINT64_C(200000000)
-#define MEASURE_MOST_NS UINT64_C(3000000000)
+/* Calls count when they end. Where all threads call at the same time, a measurement may miss the calls of
+ * all threads but one, so it must be long compared with a call. */
+#define MEASURE_CALLS 4
 
 static void width_idle_until(struct cw_width *w, uint64_t now_ns)
 {
@@ -25,12 +30,13 @@ static void width_measure_anew(struct cw_runner *r, uint64_t now_ns)
     w->began_ns = now_ns;
     w->began_idle_ns = w->idle_ns;
     w->began_positions = r->cache.n_done;
-    w->calls.wall_ns = w->calls.cpu_ns = 0;
+    memset(&w->seen, 0, sizeof(w->seen));
 }
 
 void cw_width_init(struct cw_runner *r)
 {
-    r->width.chosen = cw_concurrency_begin(r->options.threads);
+    r->width.chosen = cw_concurrency_begin(r->options.threads, "one for each CPU");
+    r->width.warm = true;
     r->width.idle_at_ns = cw_now_ns();
     width_measure_anew(r, r->width.idle_at_ns);
 }
@@ -68,8 +74,16 @@ static void width_set(struct cw_runner *r)
     cw_memory_set_assemblies(r);
     cw_compute_resize(r);
     w->n_new = w->chosen.n;
-    for (unsigned i = 0; i < w->chosen.n; i++)
-        r->sched.threads[i].is_new = true;
+    w->warm = false;
+    for (unsigned i = 0; i < r->sched.n_threads; i++)
+        r->sched.threads[i].is_new = i < w->chosen.n;
+}
+
+/* Returns whether the measurement has taken long enough. */
+static bool width_is_measured(const struct cw_width *w, uint64_t ns)
+{
+    uint64_t call_ns = w->seen.n ? w->seen.wall_ns / w->seen.n : 0;
+    return w->warm && ns >= MEASURE_NS && ns >= MEASURE_CALLS * call_ns;
 }
 
 /* Chooses the width, if there was enough time to measure. */
@@ -77,7 +91,7 @@ static void width_choose(struct cw_runner *r)
 {
     struct cw_width *w = &r->width;
     uint64_t now_ns = cw_now_ns();
-    if (now_ns - w->began_ns < MEASURE_NS || (w->n_new && now_ns - w->began_ns < MEASURE_MOST_NS))
+    if (!width_is_measured(w, now_ns - w->began_ns))
         return;
     width_idle_until(w, now_ns);
     double seconds = (double)(now_ns - w->began_ns) * 1e-9, n = w->chosen.n,
@@ -85,11 +99,9 @@ static void width_choose(struct cw_runner *r)
     const struct cw_calls_seen seen = {
         .seconds = seconds,
         .elements = (double)(r->cache.n_done - w->began_positions),
-        .call_s = (double)w->calls.wall_ns * 1e-9,
-        .call_cpu_s = (double)w->calls.cpu_ns * 1e-9,
-        .cpu_share = CW_MAX(n * seconds - idle_s - (double)w->calls.wall_ns * 1e-9, 0.0) / seconds /
-                         r->options.threads +
-                     (double)w->calls.cpu_ns * 1e-9 / seconds / r->options.threads,
+        .call_s = (double)w->seen.wall_ns * 1e-9,
+        .call_cpu_s = (double)w->seen.call_cpu_ns * 1e-9,
+        .cpu_share = (double)w->seen.cpu_ns * 1e-9 / seconds / r->options.threads,
         .idle_share = idle_s / (n * seconds),
         .short_of_memory = r->sched.starved || r->memory.consumer_short || r->memory.plan_short ||
                            r->memory.low_rows,
@@ -105,16 +117,23 @@ void cw_width_note(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_width *w = &r->width;
     struct cw_host_calls all = cw_host_calls();
-    if (!r->options.more_threads || cw_cost_modelled())
+    /* a thread that starts now would not be waited for */
+    if (!r->options.more_threads || cw_cost_modelled() || r->sched.stop)
         return;
-    uint64_t wall_ns = all.wall_ns[0] - t->calls.wall_ns[0], cpu_ns = all.cpu_ns[0] - t->calls.cpu_ns[0];
-    w->calls.wall_ns += wall_ns;
-    w->calls.cpu_ns += cpu_ns;
-    t->calls = all;
-    if (t->is_new) {
-        t->is_new = false;
-        if (--w->n_new == 0)
-            width_measure_anew(r, cw_now_ns());
+    uint64_t wall_ns = all.wall_ns[0] - t->calls.wall_ns[0], call_cpu_ns = all.cpu_ns[0] - t->calls.cpu_ns[0],
+             cpu_ns = cw_thread_cpu_ns();
+    w->seen.n += wall_ns > 0;
+    w->seen.wall_ns += wall_ns;
+    w->seen.call_cpu_ns += call_cpu_ns;
+    w->seen.cpu_ns += call_cpu_ns + cpu_ns - t->cpu_ns;
+    t->calls.wall_ns[0] = all.wall_ns[0];
+    t->calls.cpu_ns[0] = all.cpu_ns[0];
+    t->cpu_ns = cpu_ns;
+    w->n_new -= t->is_new;
+    t->is_new = false;
+    if (!w->warm && w->n_new <= w->n_idle) {
+        w->warm = true;
+        width_measure_anew(r, cw_now_ns());
     }
     if (wall_ns > 0)
         width_choose(r);

@@ -1,6 +1,7 @@
 /* The width: how many compute threads run. It is the option `threads`, but rises where functions wait rather
  * than compute (policy/concurrency.h). The runner's mutex is held in all functions. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "policy/concurrency.h"
@@ -10,7 +11,8 @@ struct compute_thread;
 
 struct cw_width {
     struct cw_concurrency chosen; /* chosen.n is the width */
-    unsigned n_new;               /* threads that have not run a block since the width changed */
+    unsigned n_new;               /* threads up to the width that have not run a block since it changed */
+    bool warm;                    /* since then, as many threads were idle as have not run a block */
     unsigned n_idle;              /* threads that have nothing to do */
     /* the idle time of all threads, summed until idle_at_ns */
     uint64_t idle_ns, idle_at_ns;
@@ -18,8 +20,10 @@ struct cw_width {
     uint64_t began_ns, began_idle_ns, began_positions;
 
     struct {
-        uint64_t wall_ns, cpu_ns;
-    } calls; /* since then */
+        uint64_t n, wall_ns; /* blocks that called functions; the time of their calls */
+        uint64_t cpu_ns;     /* CPU time of the functions, and of the threads */
+        uint64_t call_cpu_ns; /* of these, of the functions */
+    } seen; /* since then */
 };
 
 void cw_width_init(struct cw_runner *r);

@@ -14,9 +14,9 @@
 /* After an attempt that gained nothing, the steps until the next one: conditions may have changed by then. */
 #define REST 20
 
-struct cw_concurrency cw_concurrency_begin(unsigned least)
+struct cw_concurrency cw_concurrency_begin(unsigned least, const char *why)
 {
-    return (struct cw_concurrency){.n = least, .least = least, .why = "one for each CPU"};
+    return (struct cw_concurrency){.n = least, .least = least, .why = why};
 }
 
 static bool concurrency_set(struct cw_concurrency *c, unsigned n, const char *why)

@@ -25,8 +25,8 @@ struct cw_concurrency {
     const char *why;   /* the reason for n */
 };
 
-/* Starts with `least` calls at a time. */
-struct cw_concurrency cw_concurrency_begin(unsigned least);
+/* Starts with `least` calls at a time. why: the reason for this number. */
+struct cw_concurrency cw_concurrency_begin(unsigned least, const char *why);
 /* Sets c->n to the next number of calls at a time, `least` to `most`, and c->why. Returns whether c->n
  * changed. */
 bool cw_concurrency_step(struct cw_concurrency *c, const struct cw_calls_seen *seen, unsigned most);

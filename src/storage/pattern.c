@@ -209,20 +209,15 @@ static int brace_expand_range(const char *pattern, const struct brace *b, unsign
     }
 }
 
-/* Adds the patterns without braces that a pattern stands for, in their order. */
+/* Adds the patterns without braces that a pattern stands for, in their order. CW_E_PIPELINE, without a
+ * message: there are too many. */
 static int brace_expand(const char *pattern, unsigned depth, struct cw_paths *ret, struct cw_error *err)
 {
     struct brace b;
-    if (!brace_find(pattern, &b)) {
-        if (ret->n < MOST_PATTERNS)
-            return cw_paths_add(ret, pattern, err);
-        return cw_error_set(err, CW_E_PIPELINE,
-                            "the braces of a pattern stand for more than %d names: expected fewer",
-                            MOST_PATTERNS);
-    }
+    if (!brace_find(pattern, &b))
+        return ret->n < MOST_PATTERNS ? cw_paths_add(ret, pattern, err) : CW_E_PIPELINE;
     if (depth == MOST_BRACES)
-        return cw_error_set(err, CW_E_PIPELINE, "the pattern %.100s has more than %d braces: expected fewer",
-                            pattern, MOST_BRACES);
+        return CW_E_PIPELINE;
     if (b.range)
         return brace_expand_range(pattern, &b, depth, ret, err);
     int r = 0;
@@ -260,6 +255,11 @@ int cw_patterns(const char *base_dir, const char *pattern, struct cw_paths *ret,
             *ret_prefix = strlen(base) + strlen(plain);
         }
         r = brace_expand(home, 0, &found, err);
+        if (r == CW_E_PIPELINE)
+            r = cw_error_set(err, r,
+                             "%.200s: the braces stand for more than %d names, or there are more than %d "
+                             "braces: expected fewer",
+                             pattern, MOST_PATTERNS, MOST_BRACES);
     }
     if (r < 0) {
         cw_error_file(err, pattern);

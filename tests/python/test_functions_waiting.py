@@ -1,11 +1,13 @@
 """Functions that wait: more threads for them, and `async def` functions, many elements at a time."""
 
 import asyncio
+import itertools
 import os
 import time
 
 import numpy as np
 import pytest
+from deadlines import HANG_S
 
 import cachew
 from cachew import Dataset
@@ -36,6 +38,13 @@ async def generated(e):
 
 def values(ds, component="y", **options):
     return np.concatenate([b[component] for b in ds.batch(7).iterator(**options)]).tolist()
+
+
+def seen_in_time(iterator, there):
+    """Whether a batch comes of which there(batch) is true."""
+    ends = time.monotonic() + HANG_S
+    with iterator as it:
+        return any(map(there, itertools.takewhile(lambda _: time.monotonic() < ends, it)))
 
 
 MANY = [v * 10 + i for v in range(N) for i in range(v % 3)]
@@ -167,6 +176,39 @@ def test_concurrency_is_no_part_of_what_is_computed():
         assert first + [b["y"].tolist() for b in it] == [[4 * i, 4 * i + 2] for i in range(10)]
 
 
+def test_calls_that_take_long_become_more(tmp_path):
+    """Calls end far apart, so a measurement must be long compared with a call."""
+
+    def waits(e):
+        mine = tmp_path / str(e["value"])
+        mine.touch()
+        time.sleep(0.3)
+        n = len(os.listdir(tmp_path))
+        mine.unlink()
+        return {"y": n}
+
+    enough = 4 * len(os.sched_getaffinity(0)) + 1
+    ds = Dataset.range(stop=100_000).map(waits, outputs={"y": "int64"}, deterministic=False).batch(1)
+    assert seen_in_time(ds.iterator(), lambda b: b["y"][0] >= enough)
+
+
+@pytest.mark.parametrize("threads", [1, None])
+def test_elements_at_the_same_time_become_more(threads):
+    """With a given number of threads, too, and where blocks wait for their turn after the call."""
+    running = 0
+
+    async def counted(e):
+        nonlocal running
+        running += 1
+        seen = running
+        await asyncio.sleep(0.02)
+        running -= 1
+        return {"y": seen}
+
+    ds = Dataset.range(stop=1_000_000).map(counted, outputs={"y": "int64"}, deterministic=False)
+    assert seen_in_time(ds.filter("y > 0").batch(8).iterator(threads=threads), lambda b: max(b["y"]) >= 64)
+
+
 def test_more_calls_than_cpus_run_where_functions_wait(tmp_path):
     """The number of calls at a time, seen by the calls themselves, goes above that of the CPUs."""
     enough = 2 * len(os.sched_getaffinity(0)) + 1
@@ -180,8 +222,6 @@ def test_more_calls_than_cpus_run_where_functions_wait(tmp_path):
         return {"y": n}
 
     ds = Dataset.range(stop=100_000).map(waits, outputs={"y": "int64"}, deterministic=False).batch(4)
-    ends = time.monotonic() + 300
-    with ds.iterator() as it:
-        assert any(max(b["y"]) >= enough for b in it if time.monotonic() < ends)
+    assert seen_in_time(ds.iterator(), lambda b: max(b["y"]) >= enough)
     with ds.iterator(threads=3) as it:
         assert all(max(next(it)["y"]) <= 3 for _ in range(20))

@@ -41,21 +41,21 @@ static unsigned world_run(const struct world *w, struct cw_concurrency *c, int s
 
 static void test_calls_that_wait_become_many(void **state CW_UNUSED)
 {
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     assert_int_equal(world_run(&(struct world){0.02, 0.0001, CPUS, 1e9}, &c, 10, 64), 64);
     assert_string_equal(c.why, "the functions wait, and leave CPUs free");
 }
 
 static void test_calls_that_compute_stay_one_for_each_cpu(void **state CW_UNUSED)
 {
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     assert_int_equal(world_run(&(struct world){0, 0.02, CPUS, 1e9}, &c, 50, 64), CPUS);
     assert_int_equal(world_run(&(struct world){0.004, 0.02, CPUS, 1e9}, &c, 50, 64), CPUS);
 }
 
 static void test_a_server_that_is_busy_gets_no_more_calls(void **state CW_UNUSED)
 {
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     unsigned n = world_run(&(struct world){0.02, 0.0001, CPUS, 8}, &c, 10, 64);
     assert_int_equal(n, 8);
     assert_string_equal(c.why, "more calls at a time would not make it faster");
@@ -65,14 +65,14 @@ static void test_a_server_that_is_busy_gets_no_more_calls(void **state CW_UNUSED
 
 static void test_cpus_that_are_full_get_no_more_calls(void **state CW_UNUSED)
 {
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     /* 20 calls at a time fill two CPUs */
     assert_int_equal(world_run(&(struct world){0.018, 0.002, CPUS, 1e9}, &c, 50, 64), 32);
 }
 
 static void test_functions_that_begin_to_compute_get_fewer_calls(void **state CW_UNUSED)
 {
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     assert_int_equal(world_run(&(struct world){0.02, 0.0001, CPUS, 1e9}, &c, 10, 64), 64);
     /* each of them computes for the time that it runs: of 64 calls, most wait for a CPU */
     for (int i = 0; i < 10; i++) {
@@ -87,7 +87,7 @@ static void test_functions_that_begin_to_compute_get_fewer_calls(void **state CW
 static void test_memory_bounds_the_calls(void **state CW_UNUSED)
 {
     const struct world wait = {0.02, 0.0001, CPUS, 1e9};
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     assert_int_equal(world_run(&wait, &c, 10, 11), 11);
     /* hosts have become larger: fewer fit */
     struct cw_calls_seen seen = world_second(&wait, c.n);
@@ -105,7 +105,7 @@ static void test_memory_bounds_the_calls(void **state CW_UNUSED)
 
 static void test_calls_without_work_do_not_become_more(void **state CW_UNUSED)
 {
-    struct cw_concurrency c = cw_concurrency_begin(CPUS);
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
     for (int i = 0; i < 10; i++) {
         struct cw_calls_seen seen = world_second(&(struct world){0.02, 0.0001, CPUS, 1e9}, c.n);
         seen.idle_share = 0.5; /* the consumer takes no more */

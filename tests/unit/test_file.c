@@ -420,7 +420,12 @@ static void expands_braces_and_home_directories(void **state)
     expect_patterns("{a}{b..c}{1..}{,\\{d,e\\}", "{a}{b..c}{1..}{,\\{d,e\\}"); /* no lists, no ranges */
     expect_patterns("{a\\,b,c}", "a\\,b\nc");
     assert_int_equal(cw_patterns(temp_dir, "{0..999}{0..999}{0..9}", &p, &prefix, &err), CW_E_PIPELINE);
-    assert_contains(err.message, "more than 1000000 names");
+    assert_contains(err.message, "{0..999}{0..999}{0..9}: the braces stand for more than 1000000 names");
+    char braces[70 * 4 + 1] = "";
+    for (int i = 0; i < 70; i++)
+        strcat(braces, "{a,}");
+    assert_int_equal(cw_patterns(temp_dir, braces, &p, &prefix, &err), CW_E_PIPELINE);
+    assert_contains(err.message, "{a,}: the braces stand for");
 
     setenv("HOME", "/home of/me{1,2}*", 1);
     expect_patterns("~/x", "/home of/me\\{1,2}\\*/x");

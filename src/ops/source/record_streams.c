@@ -57,7 +57,7 @@ static void kept_put(struct cw_record_streams *f, size_t file, struct cw_budget 
     if (!z)
         return;
     kept_free(f);
-    if (cw_segment_discarded(&f->index.segments[file]) <= KEEP_FROM ||
+    if (!f->keeps[file] ||
         cw_budget_take(budget, cw_segment_read_bytes(&f->index.segments[file]), "decompression", NULL) < 0) {
         cw_decompress_free(z);
         return;
@@ -79,6 +79,7 @@ static void streams_free(struct cw_source *s)
     free(f->files);
     free(f->first);
     free(f->chunk_ends);
+    free(f->keeps);
     cw_index_deinit(&f->index);
     free(f);
 }
@@ -231,7 +232,8 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
     f->files = calloc(n, sizeof(*f->files));
     f->first = malloc((n + 1) * sizeof(*f->first));
     f->chunk_ends = malloc((n_chunks + 1) * sizeof(*f->chunk_ends));
-    if (!f->files || !f->first || !f->chunk_ends)
+    f->keeps = calloc(n, sizeof(*f->keeps));
+    if (!f->files || !f->first || !f->chunk_ends || !f->keeps)
         return cw_error_nomem(err, (n + n_chunks) * 8, "a source");
     int r = 0;
     XXH3_state_t snapshot;
@@ -251,6 +253,7 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
         if (r == 0)
             cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
         uint64_t bytes = r == 0 ? cw_segment_discarded(g) : 0;
+        f->keeps[i] = bytes > KEEP_FROM;
         if (bytes > discarded) {
             discarded = bytes;
             discarded_in = cw_file_path(f->files[i]);

@@ -32,6 +32,7 @@ struct cw_record_streams {
     struct cw_file **files; /* index.n files */
     uint64_t *first;        /* index.n + 1 values: the first row of each file, then the number of records */
     uint64_t *chunk_ends;   /* for each chunk, the row after its last one */
+    bool *keeps;            /* for each file: its stream is kept */
     struct cw_record_streams_options options;
     struct cw_record_streams_kept kept;
 };
