@@ -200,12 +200,17 @@ class Function:
         function's connections and locks stay usable.
         """
         import asyncio  # only here: most functions don't need it
+        from concurrent.futures import ThreadPoolExecutor
 
         global event_loop
-        if event_loop is None:
-            event_loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(event_loop)
-        return event_loop.run_until_complete(coroutine)
+        event_loop = event_loop or asyncio.new_event_loop()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return event_loop.run_until_complete(coroutine)
+        # cachew.debug() in a notebook, whose own loop runs in this thread
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(event_loop.run_until_complete, coroutine).result()
 
     async def later(self, result):
         """The result of an async function, or the list of what an async generator gives."""

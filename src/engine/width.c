@@ -9,14 +9,6 @@
 #include "engine/internal.h"
 #include "host/host.h"
 
-/* A measurement begins when all threads have run a block or have nothing to do, because starting a host
- * process may take seconds. It takes at least this long, and at least MEASURE_CALLS times as long as the
- * calls of a block. */
-#define MEASURE_NS UINT64_C(200000000)
-/* Calls count when they end. Where all threads call at the same time, a measurement may miss the calls of
- * all threads but one, so it must be long compared with a call. */
-#define MEASURE_CALLS 4
-
 static void width_idle_until(struct cw_width *w, uint64_t now_ns)
 {
     w->idle_ns += w->n_idle * (now_ns - w->idle_at_ns);
@@ -79,26 +71,18 @@ static void width_set(struct cw_runner *r)
         r->sched.threads[i].is_new = i < w->chosen.n;
 }
 
-/* Returns whether the measurement has taken long enough. */
-static bool width_is_measured(const struct cw_width *w, uint64_t ns)
-{
-    uint64_t call_ns = w->seen.n ? w->seen.wall_ns / w->seen.n : 0;
-    return w->warm && ns >= MEASURE_NS && ns >= MEASURE_CALLS * call_ns;
-}
-
 /* Chooses the width, if there was enough time to measure. */
 static void width_choose(struct cw_runner *r)
 {
     struct cw_width *w = &r->width;
     uint64_t now_ns = cw_now_ns();
-    if (!width_is_measured(w, now_ns - w->began_ns))
-        return;
     width_idle_until(w, now_ns);
     double seconds = (double)(now_ns - w->began_ns) * 1e-9, n = w->chosen.n,
            idle_s = (double)(w->idle_ns - w->began_idle_ns) * 1e-9;
     const struct cw_calls_seen seen = {
         .seconds = seconds,
         .elements = (double)(r->cache.n_done - w->began_positions),
+        .calls = (double)w->seen.n,
         .call_s = (double)w->seen.wall_ns * 1e-9,
         .call_cpu_s = (double)w->seen.call_cpu_ns * 1e-9,
         .cpu_share = (double)w->seen.cpu_ns * 1e-9 / seconds / r->options.threads,
@@ -106,6 +90,8 @@ static void width_choose(struct cw_runner *r)
         .short_of_memory = r->sched.starved || r->memory.consumer_short || r->memory.plan_short ||
                            r->memory.low_rows,
     };
+    if (!cw_concurrency_is_measured(&seen))
+        return;
     if (cw_concurrency_step(&w->chosen, &seen, CW_MIN(cw_host_most(), CW_THREADS_MOST))) {
         width_record(r, &seen);
         width_set(r);
@@ -131,10 +117,11 @@ void cw_width_note(struct cw_runner *r, struct compute_thread *t)
     t->cpu_ns = cpu_ns;
     w->n_new -= t->is_new;
     t->is_new = false;
+    /* measured from when all threads have run a block or have nothing to do: starting hosts may take seconds */
     if (!w->warm && w->n_new <= w->n_idle) {
         w->warm = true;
         width_measure_anew(r, cw_now_ns());
     }
-    if (wall_ns > 0)
+    if (w->warm && wall_ns > 0)
         width_choose(r);
 }

@@ -14,6 +14,11 @@
 /* After an attempt that gained nothing, the steps until the next one: conditions may have changed by then. */
 #define REST 20
 
+/* A measurement takes at least this many seconds, and at least MEASURE_CALLS times as long as a call. Calls
+ * count when they end: where all of them end at the same time, a measurement may miss all but one. */
+#define MEASURE_S 0.2
+#define MEASURE_CALLS 4
+
 struct cw_concurrency cw_concurrency_begin(unsigned least, const char *why)
 {
     return (struct cw_concurrency){.n = least, .least = least, .why = why};
@@ -26,6 +31,11 @@ static bool concurrency_set(struct cw_concurrency *c, unsigned n, const char *wh
     c->before = 0;
     c->why = why;
     return changed;
+}
+
+bool cw_concurrency_is_measured(const struct cw_calls_seen *seen)
+{
+    return seen->seconds >= MEASURE_S && seen->seconds * seen->calls >= MEASURE_CALLS * seen->call_s;
 }
 
 /* Judges the last doubling. Returns whether it is undone. */

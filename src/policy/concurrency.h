@@ -10,6 +10,7 @@
 struct cw_calls_seen {
     double seconds;
     double elements;   /* that were computed */
+    double calls;      /* that ended */
     double call_s;     /* time of all calls, summed */
     double call_cpu_s; /* the CPU time of the functions in them */
     double cpu_share;  /* part of the CPUs that was in use, 0 .. 1 */
@@ -27,6 +28,8 @@ struct cw_concurrency {
 
 /* Starts with `least` calls at a time. why: the reason for this number. */
 struct cw_concurrency cw_concurrency_begin(unsigned least, const char *why);
+/* Returns whether the measurement is long enough for a step. */
+bool cw_concurrency_is_measured(const struct cw_calls_seen *seen);
 /* Sets c->n to the next number of calls at a time, `least` to `most`, and c->why. Returns whether c->n
  * changed. */
 bool cw_concurrency_step(struct cw_concurrency *c, const struct cw_calls_seen *seen, unsigned most);

@@ -65,6 +65,19 @@ def test_async_functions(debugging):
     assert set(seen) == {threading.get_ident()}
 
 
+def test_async_functions_where_an_event_loop_runs(debugging):
+    """As in a notebook."""
+
+    async def waits(element):
+        await asyncio.sleep(0)
+        return {"value": element["value"] + 1}
+
+    async def cell():
+        return values(Dataset.range(9).map(waits, outputs=OUTPUTS).batch(3))
+
+    assert asyncio.run(cell()) == list(range(1, 10))
+
+
 def test_the_batches_and_states_are_the_same():
     def jitter(element, rng):
         return {"value": element["value"] + rng.integers(1000)}

@@ -46,6 +46,31 @@ static void test_calls_that_wait_become_many(void **state CW_UNUSED)
     assert_string_equal(c.why, "the functions wait, and leave CPUs free");
 }
 
+/* All calls take a second, and end a millisecond after one another. */
+static void test_calls_that_take_long_become_many(void **state CW_UNUSED)
+{
+    struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
+    struct cw_calls_seen seen = {0};
+    double began = 0;
+    for (unsigned wave = 1; wave < 100; wave++)
+        for (unsigned i = 0; i < c.n; i++) {
+            double now = wave + 0.001 * i;
+            seen.elements += 1;
+            seen.calls += 1;
+            seen.call_s += 1;
+            seen.seconds = now - began;
+            if (!cw_concurrency_is_measured(&seen))
+                continue;
+            bool changed = cw_concurrency_step(&c, &seen, 64);
+            seen = (struct cw_calls_seen){0};
+            wave += changed; /* the first calls are not measured */
+            began = changed ? wave + 0.001 * (c.n - 1) : now;
+            if (changed)
+                break;
+        }
+    assert_int_equal(c.n, 64);
+}
+
 static void test_calls_that_compute_stay_one_for_each_cpu(void **state CW_UNUSED)
 {
     struct cw_concurrency c = cw_concurrency_begin(CPUS, "one for each CPU");
@@ -117,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_that_wait_become_many),
+        cmocka_unit_test(test_calls_that_take_long_become_many),
         cmocka_unit_test(test_calls_that_compute_stay_one_for_each_cpu),
         cmocka_unit_test(test_a_server_that_is_busy_gets_no_more_calls),
         cmocka_unit_test(test_cpus_that_are_full_get_no_more_calls),

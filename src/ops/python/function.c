@@ -375,6 +375,18 @@ static int function_run_alone(struct run *x, uint32_t row, const struct cw_host_
     return r < 0 ? r : 0;
 }
 
+static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_error *err);
+
+/* Computes the first half of the rows, and passes over them. */
+static int function_run_half(struct run *x, const uint32_t **rows, size_t *n, struct cw_error *err)
+{
+    size_t half = *n / 2;
+    int r = function_run_rows(x, *rows, half, err);
+    *rows += half;
+    *n -= half;
+    return r;
+}
+
 static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_error *err)
 {
     while (n > 0) {
@@ -383,10 +395,9 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
         int r = cw_function_call(&x->call, &x->process, &death, err);
         if (r <= 0)
             return r;
-        if (x->op->together && n > 1 && !death.hung) { /* any of the rows may be the reason */
-            r = function_run_rows(x, rows, n / 2, err);
-            rows += n / 2;
-            n -= n / 2;
+        bool together = x->op->together && n > 1;
+        if (together && !death.hung) { /* any of the rows may be the reason */
+            r = function_run_half(x, &rows, &n, err);
             if (r < 0)
                 return r;
             continue;
@@ -397,10 +408,13 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
         r = function_run_rows(x, rows, at, err);
         if (r >= 0)
             r = function_run_alone(x, rows[at], &death, err);
-        if (r < 0)
-            return r;
+        bool innocent = x->block->status[rows[at]] != CW_ROW_FAILED;
         rows += at + 1;
         n -= at + 1;
+        if (r >= 0 && together && innocent) /* another row keeps the event loop: fewer rows at a time find it */
+            r = function_run_half(x, &rows, &n, err);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
