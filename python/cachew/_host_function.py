@@ -214,10 +214,11 @@ class Function:
 
     async def later(self, result):
         """The result of an async function, or the list of what an async generator gives."""
-        result = [e async for e in result] if hasattr(result, "__aiter__") else await result
-        if is_copy:
-            os._exit(0)
-        return result
+        try:
+            return [e async for e in result] if hasattr(result, "__aiter__") else await result
+        finally:
+            if is_copy:
+                os._exit(0)
 
     async def computed(self, element, key, check):
         """As `twice`, for an async function; without `check`, the function is called once."""

@@ -78,8 +78,8 @@ int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err)
                                together ? together : ROWS_MOST);
         r->block_sizes[2 * i] = (struct block_size){.aim_ns = calls ? CALL_NS : BLOCK_NS, .most = most};
         if (together)
-            r->block_sizes[2 * i].together = cw_concurrency_begin((unsigned)CW_MIN(most, TOGETHER_FIRST),
-                                                                     "few elements, until the time of a call is known");
+            r->block_sizes[2 * i].together = cw_concurrency_begin(
+                (unsigned)CW_MIN(most, TOGETHER_FIRST), "few elements, until the time of a call is known");
         r->block_sizes[2 * i + 1] = (struct block_size){.aim_ns = BLOCK_NS, .most = CW_MAX(most, HITS_LEAST)};
     }
     return 0;

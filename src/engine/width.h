@@ -20,10 +20,10 @@ struct cw_width {
     uint64_t began_ns, began_idle_ns, began_positions;
 
     struct {
-        uint64_t n, wall_ns; /* blocks that called functions; the time of their calls */
-        uint64_t cpu_ns;     /* CPU time of the functions, and of the threads */
+        uint64_t n, wall_ns;  /* blocks that called functions; the time of their calls */
+        uint64_t cpu_ns;      /* CPU time of the functions, and of the threads */
         uint64_t call_cpu_ns; /* of these, of the functions */
-    } seen; /* since then */
+    } seen;                   /* since then */
 };
 
 void cw_width_init(struct cw_runner *r);

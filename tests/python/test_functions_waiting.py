@@ -69,6 +69,17 @@ def test_an_async_function_of_batches():
     assert np.concatenate([b["y"] for b in batches]).tolist() == list(range(1, N + 1))
 
 
+def test_an_async_function_of_batches_that_forks():
+    async def forks(batch):
+        if 70 in batch["value"] and os.fork() == 0:
+            time.sleep(0.01)
+            raise ValueError("in the copy, which must not answer")
+        return {"y": batch["value"]}
+
+    ds = Dataset.range(stop=N).batch(7).map_batches(forks, outputs={"y": "int64"})
+    assert np.concatenate([b["y"] for b in ds.iterator(threads=1)]).tolist() == list(range(N))
+
+
 def test_an_async_function_in_a_service():
     ds = Dataset.range(stop=N).map(doubled).batch(7)
     assert np.concatenate([b["y"] for b in ds.distribute("local")]).tolist() == [2 * v for v in range(N)]
