@@ -220,11 +220,14 @@ class Function:
             if is_copy:
                 os._exit(0)
 
-    async def computed(self, element, key, check):
+    async def computed(self, element, key, check, progress):
         """As `twice`, for an async function; without `check`, the function is called once."""
         again = copied(element) if check else None
         first = self.kept(await self.later(self.apply(element, key)))
-        return first, not check or same(first, self.kept(await self.later(self.apply(again, key))))
+        if not check:
+            return first, True
+        progress[PROGRESS] |= SECOND
+        return first, same(first, self.kept(await self.later(self.apply(again, key))))
 
     async def together(self, rows, progress):
         """Computes rows at the same time, at most `concurrency` of them. Returns, for each of them, the
@@ -239,7 +242,7 @@ class Function:
             nonlocal first
             async with turns:
                 try:
-                    results[i] = await self.computed(*row)
+                    results[i] = await self.computed(*row, progress)
                 except BaseException as error:  # SystemExit too fails only the record
                     if is_copy:
                         os._exit(0)
@@ -411,10 +414,13 @@ class Function:
         batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
         try:
             again = copied(batch) if n and words[3] and memory.map[words[3]] else None
+            progress[PROGRESS] = 1
             self.write_batch(answer, self.apply_batch(batch, key), n)
-            if again is not None and not self.same_batch(answer, self.apply_batch(again, key)):
-                status[0] = DIFFERS
-                errors.append([0, DIFFERENT])
+            if again is not None:
+                progress[PROGRESS] |= SECOND
+                if not self.same_batch(answer, self.apply_batch(again, key)):
+                    status[0] = DIFFERS
+                    errors.append([0, DIFFERENT])
         except BaseException as error:
             errors, status = [Failure(error, batch).entry(0)], bytearray(n)
             answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)

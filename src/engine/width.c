@@ -65,10 +65,13 @@ static void width_set(struct cw_runner *r)
     struct cw_width *w = &r->width;
     cw_memory_set_assemblies(r);
     cw_compute_resize(r);
-    w->n_new = w->chosen.n;
+    w->n_new = 0;
     w->warm = false;
-    for (unsigned i = 0; i < r->sched.n_threads; i++)
-        r->sched.threads[i].is_new = i < w->chosen.n;
+    for (unsigned i = 0; i < r->sched.n_threads; i++) {
+        struct compute_thread *t = &r->sched.threads[i];
+        t->is_new = i < w->chosen.n && t->state == THREAD_RUNS; /* the system may have refused a thread */
+        w->n_new += t->is_new;
+    }
 }
 
 /* Chooses the width, if there was enough time to measure. */
@@ -103,7 +106,7 @@ void cw_width_note(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_width *w = &r->width;
     struct cw_host_calls all = cw_host_calls();
-    /* a thread that starts now would not be waited for */
+    /* once the run ends, no thread may start: cw_compute_stop would not wait for it */
     if (!r->options.more_threads || cw_cost_modelled() || r->sched.stop)
         return;
     uint64_t wall_ns = all.wall_ns[0] - t->calls.wall_ns[0], call_cpu_ns = all.cpu_ns[0] - t->calls.cpu_ns[0],

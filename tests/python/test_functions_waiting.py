@@ -171,6 +171,27 @@ def test_an_element_that_keeps_the_event_loop_beside_others_is_the_only_one():
         assert [v for b in it for v in b["y"].tolist()] == [v for v in range(20) if v != 5]
 
 
+def test_each_of_two_calls_for_an_element_has_the_time_limit():
+    async def slow(e):
+        await asyncio.sleep(1.5 if e["value"] == 229 else 0)  # it is called twice, to compare the results
+        return {"y": time.monotonic_ns() if e["value"] == 229 else e["value"]}
+
+    ds = Dataset.range(stop=300).map(slow, outputs={"y": "int64"}, timeout_s=2).batch(100)
+    with pytest.warns(RuntimeWarning, match="two different results.*:229"), ds.iterator(threads=1) as it:
+        assert len([v for b in it for v in b["y"]]) == 300
+
+
+def test_each_of_two_calls_for_a_batch_has_the_time_limit():
+    def slow(b):
+        it_is = b["value"][0] == 607  # this batch is computed twice
+        time.sleep(1.5 if it_is else 0)
+        return {"y": b["value"] * 0 + time.monotonic_ns() if it_is else b["value"]}
+
+    ds = Dataset.range(stop=620).batch(1).map_batches(slow, outputs={"y": "int64"}, timeout_s=2)
+    with pytest.warns(RuntimeWarning, match="two different results.*:607"), ds.iterator(threads=1) as it:
+        assert len(list(it)) == 620
+
+
 def test_a_different_second_result_of_an_async_function_is_noted():
     async def differs(e):
         await asyncio.sleep(0)
