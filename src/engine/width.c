@@ -110,7 +110,7 @@ void cw_width_note(struct cw_runner *r, struct compute_thread *t)
     if (!r->options.more_threads || cw_cost_modelled() || r->sched.stop)
         return;
     uint64_t wall_ns = all.wall_ns[0] - t->calls.wall_ns[0], call_cpu_ns = all.cpu_ns[0] - t->calls.cpu_ns[0],
-             cpu_ns = cw_thread_cpu_ns();
+             cpu_ns = all.wall_ns[0] ? cw_thread_cpu_ns() : 0; /* the call to the system costs time */
     w->seen.n += wall_ns > 0;
     w->seen.wall_ns += wall_ns;
     w->seen.call_cpu_ns += call_cpu_ns;
