@@ -120,7 +120,7 @@ void cw_width_note(struct cw_runner *r, struct compute_thread *t)
     t->cpu_ns = cpu_ns;
     w->n_new -= t->is_new;
     t->is_new = false;
-    /* measured from when all threads have run a block or have nothing to do: starting hosts may take seconds
+    /* a measurement begins when all threads have run a block, or are idle: to start a host may take seconds
      */
     if (!w->warm && w->n_new <= w->n_idle) {
         w->warm = true;

@@ -411,8 +411,8 @@ static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, stru
         bool innocent = x->block->status[rows[at]] != CW_ROW_FAILED;
         rows += at + 1;
         n -= at + 1;
-        if (r >= 0 && together &&
-            innocent) /* another row keeps the event loop: fewer rows at a time find it */
+        /* another row keeps the event loop: calls of fewer rows find it */
+        if (r >= 0 && together && innocent)
             r = function_run_half(x, &rows, &n, err);
         if (r < 0)
             return r;
