@@ -42,11 +42,12 @@ def _switch(on: bool) -> None:
     debugger = _iterator.debugger
     if on == (debugger is not None):
         return
-    _core.set_python(sys.executable, os.path.join(HERE, "_host_relay.py" if on else "_host.py"))
     if on:
         from cachew._debugger import Debugger  # only here: its imports take time
 
-        _iterator.debugger = Debugger()
+        _iterator.debugger = Debugger()  # before the first relay looks for it
+        _core.set_python(sys.executable, os.path.join(HERE, "_host_relay.py"))
     elif debugger is not None:
+        _core.set_python(sys.executable, os.path.join(HERE, "_host.py"))
         _iterator.debugger = None
         debugger.close()  # iterators that go on get host processes

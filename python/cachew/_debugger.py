@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bdb
 import importlib.util
+import itertools
 import os
 import select
 import socket
@@ -41,14 +42,19 @@ class Stopped(BaseException):
         self.error = error
 
 
-def keep(error: BaseException) -> int:
-    """Keeps the exception of a function for the error that will tell of it."""
+numbers = itertools.count(1)
+
+
+def keep(error: BaseException, detailed: bool) -> int:
+    """Keeps the exception of a function for the error that will tell of it, if one will: `detailed`."""
     if isinstance(error, (KeyboardInterrupt, bdb.BdbQuit)):
         raise Stopped(error)
-    while len(alive) >= ALIVE:
-        del alive[next(iter(alive))]
-    alive[id(error)] = error
-    return id(error)
+    number = next(numbers)
+    if detailed:
+        while len(alive) >= ALIVE:
+            del alive[next(iter(alive))]
+        alive[number] = error
+    return number
 
 
 def program() -> ModuleType:
@@ -117,6 +123,7 @@ class Debugger:
             self._listener.close()
             while self._hosts:
                 self._hosts.pop().close()
+        alive.clear()
 
     def options(self, options: Options) -> Options:
         """The options of an iterator that runs in this process, with one thread."""

@@ -17,23 +17,25 @@ import numpy as np
 from cachew._errors import Error, FailedElement
 
 alive: dict[int, BaseException] = {}
-"""Exceptions of functions that ran in this process (cachew.debug), by their ids."""
+"""Exceptions of functions that ran in this process (cachew.debug), by their numbers."""
 
 _FRAME = re.compile(r'^( *)File "(.*)", line (\d+), in .*$')
 
 
 def explain(error: Error, text: str) -> None:
-    """Sets `element`, `__cause__` and a note with the traceback. A text that can't be read sets nothing."""
+    """Sets `element`, `__cause__` and a note with the traceback. A text that can't be read sets nothing, or
+    not all of them.
+    """
     try:
         detail: dict[str, Any] = json.loads(text)
         components = {name: _value(value) for name, value in detail.get("components", {}).items()}
-    except (ValueError, TypeError, KeyError):
-        return
-    error.element = FailedElement(detail.get("epoch"), detail.get("position"), components)
-    if "traceback" in detail:
-        _add_note(error, f"In the function:\n{_printable(_with_lines(str(detail['traceback']))).rstrip()}")
-    if "exception" in detail:
-        error.__cause__ = alive.pop(detail.get("alive", 0), None) or _exception(detail["exception"])
+        error.element = FailedElement(detail.get("epoch"), detail.get("position"), components)
+        if "traceback" in detail:
+            _add_note(error, f"In the function:\n{_printable(_with_lines(str(detail['traceback']))).rstrip()}")
+        if "exception" in detail:
+            error.__cause__ = alive.pop(detail.get("alive", 0), None) or _exception(detail["exception"])
+    except Exception:  # the text may come from another machine
+        pass
 
 
 def _add_note(error: Error, note: str) -> None:
@@ -67,6 +69,8 @@ def _exception(described: dict[str, Any]) -> BaseException | None:
     arguments = [tuple(a) if isinstance(a, list) else a for a in described["args"]]
     try:
         made = found(*arguments)
+        if not isinstance(made, OSError):  # whose `args` lack the file
+            made.args = tuple(arguments)  # the class may have made other ones
     except Exception:  # the class takes other arguments than those that `args` keeps
         try:
             made = found.__new__(found)

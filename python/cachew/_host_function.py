@@ -143,6 +143,7 @@ class Function:
         self.checks = True  # rows are computed twice, if a request says so
         self.kind, self.rng, self.asynchronous = spec["kind"], spec["rng"], spec["async"]
         self.concurrency = spec["concurrency"]
+        self.details = spec["details"]  # whether an error can tell of an element that fails
         self.inputs = [Component(c) for c in spec["inputs"]]
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
@@ -152,6 +153,12 @@ class Function:
         self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
         self.sized = [(k, c.bytes) for k, c in enumerate(self.outputs) if c.scalar_types is None]
         self.slow = Slow()
+        self.columns = []  # of the request that is being answered, see elements_of
+
+    def failure(self, error, i):
+        """The Failure of row i of the request."""
+        element = {name: column[i] for name, column in zip(self.names, self.columns)} if self.details else {}
+        return Failure(error, element, self.details)
 
     def apply(self, element, key):
         """Calls the function. key: of the random generator, two words."""
@@ -246,7 +253,7 @@ class Function:
                 except BaseException as error:  # SystemExit too fails only the record
                     if is_copy:
                         os._exit(0)
-                    results[i] = Failure(error, row[0])
+                    results[i] = self.failure(error, i)
             while first < len(rows) and results[first] is not None:
                 first += 1
             progress[PROGRESS] = first + 1
@@ -298,12 +305,15 @@ class Function:
         words[3] = words[3] if self.checks else 0
         progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
         answer = Answer(answer_memory, len(self.outputs))
-        if self.asynchronous and self.kind in ("map", "flat_map", "filter"):
-            return self.run_together(memory, words, progress, answer)
         run = {"iterate": self.pull, "map_batches": self.run_batch, "filter": self.run_filter}.get(
             self.kind, self.run_rows
         )
-        return run(memory, words, progress, answer)
+        if self.asynchronous and self.kind in ("map", "flat_map", "filter"):
+            run = self.run_together
+        try:
+            return run(memory, words, progress, answer)
+        finally:
+            self.columns = []  # their memory is not needed any more
 
     def pull(self, memory, words, progress, answer):
         """Answers with at most n elements of the iterable, from index `start` on. If earlier elements than
@@ -400,7 +410,7 @@ class Function:
                 try:
                     elements.append(self.kept(value))
                 except BaseException as error:
-                    elements.append(Failure(error))
+                    elements.append(Failure(error, detailed=self.details))
                 if self.sized and position > start:
                     size += self.bytes_of(elements[-1])
         except BaseException as error:
@@ -412,6 +422,7 @@ class Function:
     def run_batch(self, memory, words, progress, answer):
         n, status, errors = words[0], bytearray(words[0]), []
         batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
+        given = dict(batch)  # the function may change the dict
         try:
             again = copied(batch) if n and words[3] and memory.map[words[3]] else None
             progress[PROGRESS] = 1
@@ -422,7 +433,7 @@ class Function:
                     status[0] = DIFFERS
                     errors.append([0, DIFFERENT])
         except BaseException as error:
-            errors, status = [Failure(error, batch).entry(0)], bytearray(n)
+            errors, status = [Failure(error, given).entry(0)], bytearray(n)
             answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)
         return answer.finish(n, status, errors)
 
@@ -451,7 +462,7 @@ class Function:
         n, names = words[0], self.names
         keys = memory.array(np.uint64, 2 * n, words[2]).reshape(n, 2) if words[2] else [None] * n
         check = memory.map[words[3] : words[3] + n] if words[3] else bytes(n)
-        columns = read_columns(memory, self.inputs, words, n)
+        self.columns = columns = read_columns(memory, self.inputs, words, n)
         if len(names) == 1:
             one = names[0]
             elements = ({one: value} for value in columns[0])
@@ -475,7 +486,7 @@ class Function:
                 if is_copy:
                     os._exit(0)
                 status[i] = FAILED
-                errors.append(Failure(error, element).entry(i))
+                errors.append(self.failure(error, i).entry(i))
         return answer.finish(words[0], status, errors)
 
     def run_rows(self, memory, words, progress, answer):
@@ -515,7 +526,7 @@ class Function:
                 if is_copy:
                     os._exit(0)
                 status[i] = FAILED
-                errors.append(Failure(error, element).entry(i))
+                errors.append(self.failure(error, i).entry(i))
                 if flat:
                     counts.append(0)
                 else:

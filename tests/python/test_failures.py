@@ -98,6 +98,60 @@ def test_large_components_are_described():
     assert len(error.__notes__[0]) < 8000  # the end of the traceback, which has the long message
 
 
+def test_many_components_with_long_names():
+    names = {"é" * 120 + str(i): "value * 1.5" for i in range(60)}
+    error = error_of(Dataset.range(9).assign(names).map(raises_always, outputs={"n": "int64"}).iterator())
+    described = error.element.components
+    assert 2 < len(described) < 62 and described["..."] == f"{62 - len(described)} more components"
+    assert ", in raises_always" in error.__notes__[0] and error.__cause__.args == ("always",)
+
+
+def raises_always(element):
+    raise ValueError("always")
+
+
+def test_a_function_that_changed_its_element():
+    def changes(element):
+        element["value"], element["more"] = None, 1
+        raise ValueError("changed")
+
+    def changes_batch(batch):
+        batch.clear()
+        raise ValueError("changed")
+
+    async def changes_later(element):
+        changes(element)
+
+    outputs = {"value": "int64"}
+    for function in (changes, changes_later):
+        error = error_of(Dataset.range(3).map(function, outputs=outputs).iterator())
+        assert error.element.components == {"value": 0} and "in changes" in error.__notes__[0]
+    error = error_of(Dataset.range(3).batch(2).map_batches(changes_batch, outputs=outputs).iterator())
+    assert error.element.components["value"].tolist() == [0, 1]
+
+
+class Counted(Exception):
+    """Its argument is not that of its class."""
+
+    def __init__(self, n):
+        super().__init__(f"{n} found")
+
+
+@pytest.mark.parametrize(
+    "kind, argument", [(open, "/no/file"), (Counted, 3), (ValueError, "x" * 5000)], ids=["open", "own", "long"]
+)
+def test_the_cause_says_what_the_original_says(kind, argument):
+    def raises(element):
+        raise kind(argument)
+
+    with pytest.raises(Exception) as original:
+        raises(None)
+    cause = error_of(Dataset.range(3).map(raises, outputs={"value": "int64"}).iterator()).__cause__
+    said = str(original.value)
+    assert type(cause) is original.type and str(cause) in (said, said[:1000] + "...")
+    assert getattr(cause, "filename", None) == getattr(original.value, "filename", None)
+
+
 def test_an_element_that_no_function_computed():
     ds = Dataset.arrays({"image": [b"no image"] * 3}).decode_image("image").batch(1)
     error = error_of(ds.iterator())
@@ -177,7 +231,8 @@ def test_a_class_that_this_program_has_not_imported_is_left_out():
         described = f'{{"module": "{module}", "name": "{name}", "args": ["x"], "attributes": {{}}}}'
         explain(error, f'{{"exception": {described}, "traceback": "a\\u001b\\nb"}}')
         assert error.__cause__ is None and error.__notes__ == ["In the function:\na\\x1b\nb"]
-    explain(error, "no JSON")  # nor does a text that can't be read raise
+    for text in ("no JSON", "[" * 8000, "[1]", '{"components": [1]}', '{"exception": 1}', '{"exception": {}}'):
+        explain(error, text)  # nor does a text that can't be read raise
 
 
 def test_what_a_function_prints_has_its_name_before_it():

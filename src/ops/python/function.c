@@ -123,9 +123,9 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
         json_array_append_new(list, function_component_json(name, &op->out[n_out++].type));
     }
     json_auto_t *spec = json_pack(
-        "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name",
+        "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name",
         f->name, "payload", json_object_get(function, "payload"), "modules", modules ? modules : json_null(),
-        "path", path ? path : json_null(), "rng", f->rng, "async", f->async, "concurrency",
+        "path", path ? path : json_null(), "rng", f->rng, "details", f->details, "async", f->async, "concurrency",
         (int)(op->together ? cw_attr_int(op, "concurrency") : 0), "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     if (!f->host.spec)
@@ -145,6 +145,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     f->name = json_string_value(json_object_get(function, "name"));
     f->rng = json_is_true(json_object_get(function, "rng"));
     f->async = json_is_true(json_object_get(function, "async"));
+    f->details = cw_bind_pipeline(b)->on_error != CW_ON_ERROR_SKIP;
     if (f->async && op->desc->kind != CW_OP_BATCH_MAP && op->desc->kind != CW_OP_SOURCE) {
         unsigned given = (unsigned)cw_attr_int(op, "concurrency");
         /* with a number given, calls are longer, so that the number is reached most of the time */

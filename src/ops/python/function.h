@@ -17,6 +17,7 @@ struct cw_function {
     unsigned n_in;
     const char *name; /* of the function, for messages */
     bool rng, deterministic, async;
+    bool details; /* hosts tell details of elements that fail; false: such elements are skipped */
 };
 
 /* The attributes that all these operators have; the operator's own attributes and a {0} follow them. effort:
