@@ -134,6 +134,16 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
     assert process.returncode == 130 and not list(tmp_path.iterdir())
 
 
+def test_processes_that_make_one_set_wait_for_each_other(tmp_path, folder):
+    (tmp_path / "set.partial").mkdir()
+    (tmp_path / "set.partial" / "left").write_text("of a run that was killed")
+    words = [CACHEW, "photos", tmp_path / "set", "--count", str(COUNT), "--threads", "1", "--json"]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    results = [json.loads(process.communicate(timeout=HANG_S)[0]) for process in processes]
+    assert sorted(result["existed"] for result in results) == [False, True, True, True]
+    assert files(tmp_path / "set") == files(folder) and len(list(tmp_path.iterdir())) == 1
+
+
 def test_the_demo_is_the_command_that_it_prints(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     done = cachew("demo", "--count", COUNT, "--json")

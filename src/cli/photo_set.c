@@ -31,6 +31,7 @@
 #include "session/report.h"
 #include "storage/file.h"
 
+#define LOOK_US 100000 /* between two looks whether another process has made the set */
 #define STAMP "cachew-photos.json" /* file of a complete set that says what it was made with */
 
 enum {
@@ -513,12 +514,13 @@ static int write_all(const struct maker *m, struct cw_error *err)
 
 /* ---- the directory ---- */
 
-static void remove_tree(const char *path)
+/* Removes what a directory holds, and with `itself` the directory. */
+static void remove_tree(const char *path, bool itself)
 {
     char *const roots[] = {(char *)(uintptr_t)path, NULL};
     FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     for (FTSENT *e; fts && (e = fts_read(fts));)
-        if (e->fts_info != FTS_D)
+        if (e->fts_info != FTS_D && (itself || e->fts_level > FTS_ROOTLEVEL))
             remove(e->fts_accpath);
     if (fts)
         fts_close(fts);
@@ -569,46 +571,68 @@ static int directory_look(const struct photo_set *set, const char *stamp, struct
                               : cw_error_at_file(err, CW_E_IO, set->dir, errno, "%s", set->dir);
 }
 
-static int lock_partial(struct maker *m)
+/* Locks m->partial, which exists. Returns 0: locked; 1: another process has it, or has just renamed or removed
+ * it; negative: an error. */
+static int lock_partial(struct maker *m, struct cw_error *err)
 {
-    m->lock = open(m->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (m->lock >= 0 && flock(m->lock, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    if (m->lock >= 0)
-        close(m->lock);
-    return m->lock = -1;
+    struct stat locked, named;
+    int fd = open(m->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 1;
+    if (fd < 0 && errno == ENOENT)
+        return 1;
+    if (fd < 0)
+        return cw_error_at_file(err, CW_E_IO, m->partial, errno, "can't open %s", m->partial);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        r = fstat(fd, &locked) < 0 || stat(m->partial, &named) < 0 || locked.st_dev != named.st_dev ||
+            locked.st_ino != named.st_ino;
+    else if (errno != EWOULDBLOCK)
+        r = cw_error_at_file(err, CW_E_IO, m->partial, errno, "can't lock %s", m->partial);
+    if (r == 0)
+        m->lock = fd;
+    else
+        close(fd);
+    return r;
 }
 
-/* Makes m->partial, empty and locked, and the spill file. Removes what an interrupted run left there. */
+/* Makes m->partial, empty and locked, and the spill file. Removes what an interrupted run left there. Returns
+ * 1 if another process makes the set. */
 static int directory_open(struct maker *m, struct cw_error *err)
+{
+    int r = cw_make_dirs(m->partial, err);
+    if (r >= 0)
+        r = lock_partial(m, err);
+    if (r != 0)
+        return r;
+    remove_tree(m->partial, false);
+    struct cw_text path = {0};
+    cw_text_add(&path, "%s/spill", m->partial);
+    if (path.failed)
+        return cw_error_nomem(err, 0, "a path");
+    m->spill = open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    r = m->spill < 0 ? can_t_write(path.data, err) : 0;
+    unlink(path.data);
+    cw_text_deinit(&path);
+    return r;
+}
+
+/* As directory_open, after the processes that make the set have ended, such as the other ranks of a job.
+ * Returns 1 if one of them has made it. */
+static int directory_take(struct maker *m, const char *stamp, struct cw_error *err)
 {
     struct cw_text partial = {0};
     cw_text_add(&partial, "%s.partial", m->set->dir);
     m->partial = partial.data;
     if (partial.failed)
         return cw_error_nomem(err, 0, "a path");
-    for (int again = 1; again >= 0; again--) {
-        int r = cw_make_dirs(m->partial, err);
-        if (r < 0)
+    for (bool waits = false;; waits = true) {
+        int r = directory_look(m->set, stamp, err);
+        if (r != 0 || (r = directory_open(m, err)) <= 0)
             return r;
-        if (lock_partial(m) < 0)
-            return cw_error_set(err, CW_E_IO, "another process makes %s, or it can't be written",
-                                m->set->dir);
-        if (again) {
-            remove_tree(m->partial);
-            close(m->lock);
-            m->lock = -1;
-        }
+        if (!waits)
+            fprintf(stderr, "cachew: another process makes %s: waiting for it\n", m->set->dir);
+        if (atomic_load(m->set->stop))
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        usleep(LOOK_US);
     }
-    struct cw_text path = {0};
-    cw_text_add(&path, "%s/spill", m->partial);
-    if (path.failed)
-        return cw_error_nomem(err, 0, "a path");
-    m->spill = open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    int r = m->spill < 0 ? can_t_write(path.data, err) : 0;
-    unlink(path.data);
-    cw_text_deinit(&path);
-    return r;
 }
 
 /* Adds the stamp and renames the directory to its final name. */
@@ -700,7 +724,7 @@ static int find_all(struct maker *m, struct cw_error *err)
 static void maker_deinit(struct maker *m, bool failed)
 {
     if (failed && m->lock >= 0)
-        remove_tree(m->partial);
+        remove_tree(m->partial, true);
     if (m->lock >= 0)
         close(m->lock);
     if (m->spill >= 0)
@@ -721,11 +745,11 @@ int photo_set_make(const struct photo_set *set, struct photo_set_report *ret, st
     *ret = (struct photo_set_report){0};
     _cleanup_free_ char *stamp = stamp_text(set);
     int r = stamp ? directory_look(set, stamp, err) : cw_error_nomem(err, 0, "the description of a set");
-    ret->existed = r > 0;
     if (r == 0)
         r = find_all(&m, err);
     if (r == 0)
-        r = directory_open(&m, err);
+        r = directory_take(&m, stamp, err);
+    ret->existed = r > 0;
     if (r == 0)
         r = cut_all(&m, err);
     if (r == 0)
