@@ -32,10 +32,9 @@ done
 if [ -z "${IN_ROOT:-}" ]; then
     IN_ROOT=$(mktemp -d --suffix=".$release")
     export IN_ROOT
-    status=0
-    unshare --mount --propagation private tools/in_root.sh "$release" "$@" || status=$?
-    rm -rf --one-file-system "$IN_ROOT"
-    exit $status
+    trap 'rm -rf --one-file-system "$IN_ROOT"' EXIT # after Ctrl-C, too
+    unshare --mount --propagation private tools/in_root.sh "$release" "$@"
+    exit
 fi
 
 root=$IN_ROOT

@@ -31,7 +31,9 @@ def explain(error: Error, text: str) -> None:
         components = {name: _value(value) for name, value in detail.get("components", {}).items()}
         error.element = FailedElement(detail.get("epoch"), detail.get("position"), components)
         if "traceback" in detail:
-            _add_note(error, f"In the function:\n{_printable(_with_lines(str(detail['traceback']))).rstrip()}")
+            _add_note(
+                error, f"In the function:\n{_printable(_with_lines(str(detail['traceback']))).rstrip()}"
+            )
         if "exception" in detail:
             error.__cause__ = alive.pop(detail.get("alive", 0), None) or _exception(detail["exception"])
     except Exception:  # the text may come from another machine

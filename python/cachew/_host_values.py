@@ -80,7 +80,9 @@ def text_of(error):
     if isinstance(error, Wrong):
         return printable(str(error))
     said = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(HERE + os.sep)]
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(HERE + os.sep)
+    ]
     if frames:
         said += f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})"
     return printable(said)

@@ -134,8 +134,8 @@ def find_command() -> str:
         if path and os.access(path, os.X_OK):
             return path
     raise ServiceError(
-        f"the local service needs the command cachew, which does not exist: neither {package} "
-        f"nor {beside} nor in PATH"
+        f"the command cachew does not exist, which runs local services and makes photographs: expected "
+        f"{package}, {beside}, or cachew in PATH"
     )
 
 

@@ -15,7 +15,7 @@ import json
 import os
 import subprocess
 
-from cachew._errors import BY_KIND, InternalError
+from cachew._errors import from_core
 from cachew._service import find_command
 
 __all__ = ["photos"]
@@ -37,4 +37,6 @@ def photos(count: int = 1000, directory: str | os.PathLike[str] | None = None) -
     if ran.returncode == 0:
         return str(result["directory"])
     error = result.get("error", {"kind": "internal", "message": ran.stderr.strip()})
-    raise BY_KIND.get(error["kind"], InternalError)(error["message"])
+    names = ("operator", "attribute", "value", "expected", "file", "record")
+    facts = [error[name].encode() if name in error else None for name in names]
+    raise from_core(error["kind"].encode(), error["message"].encode(), 0, *facts)

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -31,7 +32,7 @@
 #include "session/report.h"
 #include "storage/file.h"
 
-#define LOOK_US 100000 /* between two looks whether another process has made the set */
+#define LOOK_NS 100000000          /* between two looks whether another process has made the set */
 #define STAMP "cachew-photos.json" /* file of a complete set that says what it was made with */
 
 enum {
@@ -571,8 +572,8 @@ static int directory_look(const struct photo_set *set, const char *stamp, struct
                               : cw_error_at_file(err, CW_E_IO, set->dir, errno, "%s", set->dir);
 }
 
-/* Locks m->partial, which exists. Returns 0: locked; 1: another process has it, or has just renamed or removed
- * it; negative: an error. */
+/* Locks m->partial, which exists. Returns 0: locked; 1: another process has it, or has just renamed or
+ * removed it; negative: an error. */
 static int lock_partial(struct maker *m, struct cw_error *err)
 {
     struct stat locked, named;
@@ -631,7 +632,7 @@ static int directory_take(struct maker *m, const char *stamp, struct cw_error *e
             fprintf(stderr, "cachew: another process makes %s: waiting for it\n", m->set->dir);
         if (atomic_load(m->set->stop))
             return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-        usleep(LOOK_US);
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     }
 }
 

@@ -115,6 +115,20 @@ def test_exceptions_are_the_originals(debugging):
     assert values(ds) == [] and len(raised) >= 4
 
 
+def test_exceptions_are_kept_only_for_errors_that_will_tell_of_them():
+    from cachew import _debugger, _failures
+
+    _failures.alive.clear()
+    _debugger.keep(ValueError(), detailed=False)  # the element is skipped
+    assert not _failures.alive
+    for _ in range(2 * _debugger.ALIVE):
+        _debugger.keep(ValueError(), detailed=True)
+    assert len(_failures.alive) == _debugger.ALIVE
+    with cachew.debug():
+        pass
+    assert not _failures.alive
+
+
 def test_ctrl_c_in_a_function_ends_the_wait(debugging):
     stops = [1]
 

@@ -47,5 +47,6 @@ def test_errors(tmp_path):
     with pytest.raises(cachew.OptionError, match="count"):
         cachew.demo.photos(0)
     (tmp_path / "mine").touch()
-    with pytest.raises(cachew.OptionError, match="holds other files"):
+    with pytest.raises(cachew.OptionError, match="holds other files") as caught:
         cachew.demo.photos(3, tmp_path)
+    assert caught.value.attribute == "DIR" and caught.value.value == str(tmp_path)

@@ -138,7 +138,9 @@ class Counted(Exception):
 
 
 @pytest.mark.parametrize(
-    "kind, argument", [(open, "/no/file"), (Counted, 3), (ValueError, "x" * 5000)], ids=["open", "own", "long"]
+    "kind, argument",
+    [(open, "/no/file"), (Counted, 3), (ValueError, "x" * 5000)],
+    ids=["open", "own", "long"],
 )
 def test_the_cause_says_what_the_original_says(kind, argument):
     def raises(element):
@@ -231,7 +233,14 @@ def test_a_class_that_this_program_has_not_imported_is_left_out():
         described = f'{{"module": "{module}", "name": "{name}", "args": ["x"], "attributes": {{}}}}'
         explain(error, f'{{"exception": {described}, "traceback": "a\\u001b\\nb"}}')
         assert error.__cause__ is None and error.__notes__ == ["In the function:\na\\x1b\nb"]
-    for text in ("no JSON", "[" * 8000, "[1]", '{"components": [1]}', '{"exception": 1}', '{"exception": {}}'):
+    for text in (
+        "no JSON",
+        "[" * 8000,
+        "[1]",
+        '{"components": [1]}',
+        '{"exception": 1}',
+        '{"exception": {}}',
+    ):
         explain(error, text)  # nor does a text that can't be read raise
 
 

@@ -125,8 +125,9 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
     json_auto_t *spec = json_pack(
         "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name",
         f->name, "payload", json_object_get(function, "payload"), "modules", modules ? modules : json_null(),
-        "path", path ? path : json_null(), "rng", f->rng, "details", f->details, "async", f->async, "concurrency",
-        (int)(op->together ? cw_attr_int(op, "concurrency") : 0), "inputs", inputs, "outputs", list);
+        "path", path ? path : json_null(), "rng", f->rng, "details", f->details, "async", f->async,
+        "concurrency", (int)(op->together ? cw_attr_int(op, "concurrency") : 0), "inputs", inputs, "outputs",
+        list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     if (!f->host.spec)
         return cw_error_nomem(err, 0, "a function");
