@@ -50,6 +50,7 @@ def seen_in_time(iterator, there):
 MANY = [v * 10 + i for v in range(N) for i in range(v % 3)]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("concurrency", [None, 1, 5, 4096])
 def test_async_functions_give_what_others_give_in_the_same_order(concurrency):
     numbers, outputs, one = Dataset.range(stop=N), {"y": "int64"}, {"threads": 1}
@@ -150,6 +151,7 @@ def test_an_element_that_kills_its_host_beside_others_is_the_only_one():
     assert values(ds, threads=2) == [v for v in range(N) if v != 150]
 
 
+@pytest.mark.large
 def test_an_element_that_hangs_beside_others_is_the_only_one():
     async def hangs(e):
         await asyncio.sleep(1000 if e["value"] == 20 else 0)
@@ -159,6 +161,7 @@ def test_an_element_that_hangs_beside_others_is_the_only_one():
     assert values(ds, threads=1) == [v for v in range(40) if v != 20]
 
 
+@pytest.mark.large
 def test_an_element_that_keeps_the_event_loop_beside_others_is_the_only_one():
     async def hangs(e):
         if e["value"] == 5:
@@ -181,6 +184,7 @@ def test_each_of_two_calls_for_an_element_has_the_time_limit():
         assert len([v for b in it for v in b["y"]]) == 300
 
 
+@pytest.mark.large
 def test_each_of_two_calls_for_a_batch_has_the_time_limit():
     def slow(b):
         it_is = b["value"][0] == 607  # this batch is computed twice
@@ -192,6 +196,7 @@ def test_each_of_two_calls_for_a_batch_has_the_time_limit():
         assert len(list(it)) == 620
 
 
+@pytest.mark.large
 def test_a_different_second_result_of_an_async_function_is_noted():
     async def differs(e):
         await asyncio.sleep(0)
