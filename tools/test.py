@@ -251,7 +251,7 @@ def sample(seed):
     size["MALLOC_PERTURB_"] = "165"
     build, venv = "sample", "venv"
     yield Step("environment", "Python packages for the tests", 32, [["tools/venv.sh"]])
-    yield compiled(build, 70)
+    yield compiled(build, 60)
     yield Step(
         "lint",
         "layers, words, Python, man page, scripts",
@@ -430,7 +430,7 @@ def everything(seed):
             [pip],
             {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"},
         )
-        yield pytest(build, venv, "python", "the Python package", 270, ["tests/python"], env=size)
+        yield pytest(build, venv, "python", "the Python package", 400, ["tests/python"], JOBS + 1, env=size)
         yield model(build, venv, "model-functions", 60, 300, 300001, seed, ["--functions", "--package"])
 
 
