@@ -354,7 +354,6 @@ class Loader(Generic[T]):
         # the debugger runs functions on the thread that takes the batches
         ahead = 0 if _iterator.debugger is not None else self._ahead
         self._stream = AheadStream(stream, ahead) if ahead else stream
-        self._loaded = False
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
