@@ -185,7 +185,7 @@ Try next{"" if where == ROOT else f", in {ROOT}"}:""")
     for command, what in [
         (f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
         (f"build/cachew explain {PIPELINE}{data} --check", "which changes would make it faster"),
-        ("./test", "the tests, in nine minutes; installs the packages they need"),
+        ("./test", "the tests, in ten minutes; installs the packages they need"),
     ]:
         print(f"  {command:80} # {what}")
 
