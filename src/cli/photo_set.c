@@ -33,6 +33,7 @@
 #include "storage/file.h"
 
 #define LOOK_NS 100000000          /* between two looks whether another process has made the set */
+#define WAIT_S 3600                /* the longest wait for the other process */
 #define STAMP "cachew-photos.json" /* file of a complete set that says what it was made with */
 
 enum {
@@ -624,6 +625,7 @@ static int directory_take(struct maker *m, const char *stamp, struct cw_error *e
     m->partial = partial.data;
     if (partial.failed)
         return cw_error_nomem(err, 0, "a path");
+    uint64_t until_ns = cw_now_ns() + WAIT_S * UINT64_C(1000000000);
     for (bool waits = false;; waits = true) {
         int r = directory_look(m->set, stamp, err);
         if (r != 0 || (r = directory_open(m, err)) <= 0)
@@ -632,6 +634,11 @@ static int directory_take(struct maker *m, const char *stamp, struct cw_error *e
             fprintf(stderr, "cachew: another process makes %s: waiting for it\n", m->set->dir);
         if (atomic_load(m->set->stop))
             return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        if (cw_now_ns() > until_ns)
+            return cw_error_set(err, CW_E_DEADLINE,
+                                "another process has not finished %s after %d s: repeat this command when it "
+                                "has ended",
+                                m->set->dir, WAIT_S);
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     }
 }

@@ -98,18 +98,23 @@ def test_draws_of_an_async_function_do_not_depend_on_what_runs_beside():
     assert values(numbers.map(drawn), seed=3) == values(numbers.map(plain, outputs={"y": "int64"}), seed=3)
 
 
-def test_at_most_so_many_elements_of_a_host_run_at_the_same_time():
+def counting(wait_s):
+    """An async function that waits, and returns how many of its calls run in its host at the same time."""
     running = 0
 
     async def counted(e):
         nonlocal running
         running += 1
         seen = running
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(wait_s)
         running -= 1
         return {"y": seen}
 
-    seen = values(Dataset.range(stop=N).map(counted, concurrency=6, deterministic=False), threads=1)
+    return counted
+
+
+def test_at_most_so_many_elements_of_a_host_run_at_the_same_time():
+    seen = values(Dataset.range(stop=N).map(counting(0.002), concurrency=6, deterministic=False), threads=1)
     assert max(seen) == 6
 
 
@@ -228,17 +233,7 @@ def test_concurrency_is_no_part_of_what_is_computed():
 @pytest.mark.parametrize("threads", [1, None])
 def test_elements_at_the_same_time_become_more(threads):
     """With a given number of threads, too, and where blocks wait for their turn after the call."""
-    running = 0
-
-    async def counted(e):
-        nonlocal running
-        running += 1
-        seen = running
-        await asyncio.sleep(0.02)
-        running -= 1
-        return {"y": seen}
-
-    ds = Dataset.range(stop=1_000_000).map(counted, outputs={"y": "int64"}, deterministic=False)
+    ds = Dataset.range(stop=1_000_000).map(counting(0.02), outputs={"y": "int64"}, deterministic=False)
     assert seen_in_time(ds.filter("y > 0").batch(8).iterator(threads=threads), lambda b: max(b["y"]) >= 64)
 
 

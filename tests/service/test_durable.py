@@ -121,7 +121,8 @@ def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
                 continue
             asked, span = said[answer]
             n += 1
-            # A range is revoked once its rank has all of it: then nothing of it is written any more.
+            # When its rank has all batches of a range, the dispatcher revokes the range, and does not write a
+            # completion that comes later to the journal.
             assert span in revoked or any(asked < begin and end < place for begin, end in calls.syncs), (
                 fd,
                 answer,
