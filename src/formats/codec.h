@@ -16,11 +16,11 @@ struct cw_decompress {
     const struct cw_codec_ops *ops;
     struct cw_file *file; /* borrowed */
     enum cw_codec codec;
-    size_t most,
-        memory;   /* bytes: that the stream may allocate (0: no limit); that it has allocated at most */
-    bool between; /* no member has begun, or the last one has ended */
-    bool first;   /* no member has begun yet */
-    bool padded;  /* zero bytes followed the last member */
+    size_t most;   /* bytes that the stream may allocate; 0: no limit */
+    size_t memory; /* the most bytes that it has had allocated */
+    bool between;  /* no member has begun, or the last one has ended */
+    bool first;    /* no member has begun yet */
+    bool padded;   /* zero bytes followed the last member */
     bool ended;
     uint64_t next;     /* offset in the file of the first byte after the input buffer's content */
     uint64_t out;      /* bytes decompressed so far, counted from the begin of the stream */
