@@ -335,8 +335,8 @@ static void piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_
         p->planned = !cw_read_in_piece(r, p, in);
         p->carved = CW_MIN(p->carved, p->plan.n);
         if (p->cut)
-            s->position = p->plan.begin + p->plan.n;
-        if (p->cut && p->plan.n == 0)
+            s->position = CW_MAX(p->plan.begin + p->plan.n, s->entry.position);
+        if (p->cut && p->carved == p->plan.n) /* the stream ends before the first position that is needed */
             s->end = s->position;
         r->memory.plan_short = false;
     } else if (s->closed || status == CW_E_INTERRUPTED) {

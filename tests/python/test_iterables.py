@@ -33,6 +33,30 @@ def test_iterable_can_be_shuffled_filtered_and_limited():
     ]
 
 
+@pytest.mark.parametrize("left", [30, 27, 3])
+def test_a_shuffled_iterable_resumes_in_its_last_window(tmp_path, left):
+    """Its epoch never ended after a resume from the state at its end, which lies inside a window. An iterable
+    that has fewer elements than before ends too.
+    """
+    length = tmp_path / "length"
+    ds = Dataset.iterable(
+        lambda: ({"value": i} for i in range(int(length.read_text()))), outputs={"value": "int64"}
+    )
+    ds = ds.shuffle(window=24).batch(4)
+    length.write_text("30")
+    whole = values(ds)
+    assert sorted(whole) == [*range(30)]
+    for batches in range(9):
+        length.write_text("30")
+        with ds.iterator() as it:
+            got = [v for _ in range(min(batches, 8)) for v in it.next(timeout_s=HANG_S)["value"].tolist()]
+            state = it.state_dict()
+        length.write_text(str(left))
+        with ds.iterator(state=state) as it:
+            rest = [v for batch in it for v in batch["value"].tolist()]
+        assert got + rest == whole or left < 30
+
+
 def test_endless_iterables_end_with_take():
     def endless():
         i = 0
