@@ -19,7 +19,7 @@ SOAK_JOBS ?= 10000
 SOAK_KILLS ?= 500
 
 .PHONY: help deps build demo demo-dashboard test test-all lint bench fuzz soak coverage wheel try-wheel \
-    install clean
+    site install clean
 
 help:
 	@echo 'make demo       ./demo: decode, crop and batch 3,000 photographs for two epochs'
@@ -39,6 +39,7 @@ help:
 	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
 	@echo 'make wheel      the Python package as one file, dist/cachew-*.whl, built in a root of Debian 11'
 	@echo 'make try-wheel  install it in fresh roots of other releases and try it there (RELEASES="$(RELEASES)")'
+	@echo 'make site       the documentation as a site: build/site/index.html (needs Python 3.11)'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
 	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
 
@@ -97,6 +98,10 @@ wheel:
 
 try-wheel:
 	@for release in $(RELEASES); do tools/in_root.sh $$release tools/try_wheel.sh; done
+
+site:
+	@NO_MKDOCS_2_WARNING=1 "$$(tools/venv.sh site tests/requirements-site.txt)/bin/mkdocs" build --quiet
+	@echo 'site: build/site/index.html; with its search: python3 -m http.server -d build/site'
 
 PREFIX ?= /usr/local
 install: build

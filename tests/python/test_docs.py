@@ -94,9 +94,10 @@ def photos(tmp_path, examples):
 
 def environment(**more):
     """Of the programs of a page. One that ends with a finished iterator waits a third of CACHEW_SILENCE_S
-    for the service, which may have ended before it.
+    for the service, which may have ended before it. Several threads of PyTorch would wait busily for each
+    other on a loaded machine.
     """
-    return {**os.environ, "CACHEW_SILENCE_S": "30", **more}
+    return {**os.environ, "CACHEW_SILENCE_S": "30", "OMP_NUM_THREADS": "1", **more}
 
 
 @pytest.mark.large(keep=0)
