@@ -100,7 +100,7 @@ try-wheel:
 	@for release in $(RELEASES); do tools/in_root.sh $$release tools/try_wheel.sh; done
 
 site:
-	@NO_MKDOCS_2_WARNING=1 "$$(tools/venv.sh site tests/requirements-site.txt)/bin/mkdocs" build --quiet
+	@NO_MKDOCS_2_WARNING=1 "$$(tools/venv.sh site tests/requirements-site.txt)/bin/mkdocs" build
 	@echo 'site: build/site/index.html; with its search: python3 -m http.server -d build/site'
 
 PREFIX ?= /usr/local

@@ -108,12 +108,13 @@ def in_navigation() -> list:
         pages = [page for page in links(text, INDEX) if page not in placed]
         placed.update(pages)
         sections.append({heading: [named(page) for page in pages]})
-    start = [{"Quickstart": "README.md"}, named(tutorial), {"All pages": INDEX}, named("CHANGELOG.md")]
     return [
-        {"Start": start},
+        {"Quickstart": "README.md"},
+        named(tutorial),
         {"Recipes": [RECIPES, *(named(page) for page in recipes)]},
         {"API reference": [reference_page(module) for module in MODULES]},
         *sections,
+        {"More": [{"All pages": INDEX}, named("CHANGELOG.md")]},
     ]
 
 
@@ -137,7 +138,9 @@ def on_config(config):
 
 def on_files(files, *, config):
     shown = set(pages_of(config.nav))
+    css = ".md-grid { max-width: 80rem; }\n"  # room for code of 110 columns
     site = Files([f for f in files if f.src_dir != config.docs_dir])  # those of the theme
+    site.append(File.generated(config, "site.css", content=css))
     for module in MODULES:
         site.append(File.generated(config, reference_page(module), content=reference(module)))
     # pages in docs/ that no other page links to are in no navigation, about which mkdocs warns
@@ -169,16 +172,18 @@ def on_page_markdown(markdown, *, page, config, files):
 
 
 class Docstrings(griffe.Extension):
-    """Puts the description of its operator before the docstring of a method that takes a Python function, as
-    cachew/_methods.py does, and makes a list of the lines that describe parameters."""
+    """Completes the docstrings of methods that take Python functions: puts the description of the operator
+    before it, as cachew/_methods.py does, and the parameters, which the class describes, after it. Makes a
+    list of the lines that describe parameters."""
 
     def __init__(self) -> None:
         self.operators = dict(OPERATOR.findall(text_of("docs/operators.md")))
 
     def on_function(self, *, func, **_) -> None:
         text = func.docstring.value if func.docstring else ""
-        if func.path.startswith("cachew._functions.Functions.") and func.name in self.operators:
-            operator = self.operators[func.name]
-            text = f"{operator[:1].upper()}{operator[1:]}\n\n{text}"
-        text = PARAMETER.sub(r"\n- `\1`: ", text)
-        func.docstring = griffe.Docstring(text, parent=func)
+        if func.path.startswith("cachew._functions.Functions."):
+            operator = self.operators.get(func.name, "")
+            described = func.parent.docstring.value.split("\n\n")
+            parameters = [p for p in described if p.partition(":")[0] in func.parameters]
+            text = "\n\n".join([operator[:1].upper() + operator[1:], text, *parameters])
+        func.docstring = griffe.Docstring(PARAMETER.sub(r"\n- `\1`: ", text), parent=func)

@@ -102,9 +102,9 @@ def environment(**more):
 
 @pytest.mark.large(keep=0)
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_python_of_a_page_runs(page, photos):
+def test_the_python_of_a_page_runs(page, photos, shared_dir):
     code, left_out = program(page)
-    script = photos / f"{page.stem}.py"
+    script = photos / f"page_{page.stem}.py"  # lightning.py would hide the library
     script.write_text(code)
     done = subprocess.run(
         [sys.executable, script],
@@ -113,7 +113,7 @@ def test_the_python_of_a_page_runs(page, photos):
         text=True,
         timeout=HANG_S,
         cwd=photos,
-        env=environment(XDG_CACHE_HOME=str(photos / "cache")),
+        env=environment(XDG_CACHE_HOME=str(shared_dir / "cache")),  # for cachew.demo.photos
     )
     assert done.returncode == 0, f"{page.relative_to(ROOT)}: in the lines of {script}:\n{done.stderr[-3000:]}"
     if left_out:

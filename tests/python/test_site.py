@@ -97,7 +97,7 @@ def test_nothing_is_loaded_from_other_hosts(pages):
         assert 'src="http' not in source and 'rel="stylesheet" href="http' not in source, path
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("module", ["cachew", "cachew.torch", "cachew.jax", "cachew.demo"])
 def test_the_reference_has_every_public_name(site, pages, module):
     public = pytest.importorskip(module, exc_type=ImportError)
