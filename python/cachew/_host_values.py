@@ -128,7 +128,10 @@ class Component:
         return f"{self.dtype_name}[{shape}]"
 
     def wrong(self, value):
-        return Wrong(f'returned {describe(value)} as "{self.name}", expected {self.declared()}')
+        said = f'returned {describe(value)} as "{self.name}", expected {self.declared()}'
+        if self.fixed and getattr(value, "dtype", None) == self.dtype and np.ndim(value) == len(self.shape):
+            said += "; if the size varies, write None for it in the shape in outputs"
+        return Wrong(said)
 
     def convert(self, value):
         """The value as an array of the declared type; for a component of bytes, as bytes, a bytearray or a

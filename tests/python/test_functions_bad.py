@@ -129,6 +129,14 @@ def test_a_function_that_allocates_without_end():
         values(ds)
 
 
+def test_a_size_that_varies_from_the_first_elements_is_an_error_that_names_outputs():
+    ds = Dataset.range(10).map(lambda e: {"x": np.zeros(1 + e["value"])})
+    with pytest.raises(
+        cachew.RecordError, match=r"expected float64\[1\]; if the size varies, write None for it in the shape"
+    ):
+        values(ds.batch(5))
+
+
 @pytest.mark.parametrize(
     "function,message",
     [
