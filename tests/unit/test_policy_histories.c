@@ -278,7 +278,7 @@ static struct history play(uint64_t seed)
 static void test_no_record_contradicts_its_figures(void **state)
 {
     (void)state;
-    size_t n = sample_size(10000);
+    size_t n = sample_size(4000);
     const char *only = getenv("HISTORY");
     int records = 0, replans = 0;
     for (uint64_t seed = only ? strtoull(only, NULL, 10) : 0, end = only ? seed + 1 : n; seed < end; seed++) {

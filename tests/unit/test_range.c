@@ -325,7 +325,7 @@ static void test_rows_at_random_in_little_memory(void **state)
         struct cw_runner *r = wide_runner(&local, 1, 256);
         take_at_random(r, local.compiled, 1, &wanted);
         cw_runner_free(r);
-        for (unsigned i = 0; i < sample_size(60); i++) {
+        for (unsigned i = 0; i < sample_size(20); i++) {
             r = wide_runner(&local, 1 + (unsigned)draw(8), 37 + draw(8));
             take_at_random(r, local.compiled, 1 + (unsigned)draw(MOST_RANGES), &got);
             cw_runner_free(r);
