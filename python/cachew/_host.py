@@ -16,8 +16,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARENT = os.path.dirname(HERE)
-if HERE in sys.path:  # Python begins the path with a program's directory
-    sys.path.remove(HERE)
+# Python begins the path with a program's directory, without symbolic links
+sys.path[:] = [place for place in sys.path if os.path.realpath(place) != os.path.realpath(HERE)]
 
 # imported while HERE is not on the path, because HERE has files that are named as other packages: torch.py,
 # jax.py

@@ -2,6 +2,9 @@
 host had before.
 """
 
+from pathlib import Path
+
+import cachew
 import pytest
 
 HELPER = """
@@ -406,3 +409,20 @@ def test_such_a_dataset_may_be_put_together_with_others(tmp_path, script):
     )
     ran = script("import its_datasets as m\nprint([b['value'].tolist() for b in m.both])", cwd=tmp_path)
     assert ran.stdout == "[[0, 2, 4], [6, 0, 1]]\n", ran.stderr
+
+
+def test_a_package_that_is_reached_by_a_symbolic_link_hides_no_other_package(script, tmp_path):
+    """Hosts found the package's own torch.py for `import torch`, in an environment behind a link."""
+    link = tmp_path / "link"
+    link.symlink_to(Path(cachew.__file__).parents[1])
+    ran = script(f"""
+import sys
+sys.path.insert(0, {str(link)!r})
+import cachew
+assert cachew.__file__.startswith({str(link)!r}), cachew.__file__
+def places(element):
+    import os, sys
+    return {{"n": sum(os.path.exists(os.path.join(place, "_host.py")) for place in sys.path)}}
+print(next(iter(cachew.Dataset.range(2).map(places).batch(2)))["n"].tolist())
+""")
+    assert ran.stdout == "[0, 0]\n", ran.stdout + ran.stderr
