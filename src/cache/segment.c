@@ -80,9 +80,10 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
 {
     int r = 2;
     bool nowait = way != CW_CACHE_WAIT;
-    if (nowait && cw_throttled(CW_THROTTLE_STORE))
+    if (nowait && !cw_throttle_read_at_once(CW_THROTTLE_STORE, bytes))
         return 1;
-    cw_throttle_read(CW_THROTTLE_STORE, bytes);
+    if (!nowait)
+        cw_throttle_read(CW_THROTTLE_STORE, bytes);
     pthread_rwlock_rdlock(&g->lock);
     if (g->fd >= 0) { /* this process is still writing the segment, past the page cache if possible */
         ssize_t n = preadv2(g->fd, v, n_v, (off_t)offset, nowait ? RWF_NOWAIT : 0);

@@ -84,10 +84,13 @@ static bool throttle_is_slow(const struct speed *s, int which)
     return s->bytes_per_s[which] != 0 || (which == 0 && (s->reads_per_s > 0 || s->read_s > 0));
 }
 
-bool cw_throttled(enum cw_throttle of)
+bool cw_throttle_read_at_once(enum cw_throttle of, size_t bytes)
 {
     const struct speed s = throttle_speed(of);
-    return throttle_is_slow(&s, 0);
+    bool slow = throttle_is_slow(&s, 0);
+    if (!slow)
+        cw_cost_compute(bytes * MEMORY_NS);
+    return !slow;
 }
 
 void cw_throttle_read(enum cw_throttle of, size_t bytes)

@@ -24,8 +24,8 @@
 enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_STORE_DIR, CW_THROTTLE_FILES, CW_N_THROTTLES };
 
 #ifdef CW_CRASH_POINTS
-/* Returns whether reads are slowed down now. */
-bool cw_throttled(enum cw_throttle of);
+/* Returns whether a read of this number of bytes is not slowed down now; it does not wait. */
+bool cw_throttle_read_at_once(enum cw_throttle of, size_t bytes);
 /* Wait as long as reading or writing this number of bytes takes on the slow storage. */
 void cw_throttle_read(enum cw_throttle of, size_t bytes);
 void cw_throttle_write(enum cw_throttle of, size_t bytes);
@@ -37,9 +37,9 @@ bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool no
 /* Returns how many reads wait in cw_throttle_range now. */
 unsigned cw_throttle_waiting(void);
 #else
-static inline bool cw_throttled(enum cw_throttle of)
+static inline bool cw_throttle_read_at_once(enum cw_throttle of, size_t bytes)
 {
-    return false;
+    return true;
 }
 
 static inline void cw_throttle_read(enum cw_throttle of, size_t bytes)

@@ -52,7 +52,7 @@ def test_the_digest_of_order_any_is_that_of_exact_order(bench, kind):
 
 def test_a_batch_that_never_comes_does_not_hold_up_order_any(bench):
     """One thread hangs in it: 63 batches more are handed out, and no others."""
-    chain = numbers(2000, {"op": "fail", "where": "value == 100", "kind": "hang"}, BATCH)
+    chain = numbers(2000, *hangs("value == 100"), BATCH)
     bench.cluster.start(2)
     exact = bench.ranks(chain, job="exact", with_state=False)[0]
     bench.cluster.wait_lines(exact, 12)
@@ -131,7 +131,7 @@ def test_any_order_goes_on_after_any_batch(bench, kind):
 
 def test_at_most_once_with_ranks_loses_what_a_worker_had_and_repeats_nothing(bench):
     words = [*ANY, "--guarantee", "at-most-once"]
-    chain = numbers(2400, hangs("value == 300"), BATCH)
+    chain = numbers(2400, *hangs("value == 300"), BATCH)
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--threads", "2")
     ranks = bench.ranks(chain, world=3, words=words, dump=True, held=15)

@@ -66,7 +66,7 @@ def test_a_batch_that_does_not_come_is_a_deadline_that_says_where_it_is(bench):
 
 def test_the_last_range_is_lost(bench):
     """at-most-once: who waits for it is told, though nothing else comes."""
-    chain = numbers(104, hangs("value == 103"), BATCH)
+    chain = numbers(104, *hangs("value == 103"), BATCH)
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--threads", "1")
     r = bench.ranks(chain, words=["--guarantee", "at-most-once", "--order", "any"], dump=True)[0]

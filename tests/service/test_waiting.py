@@ -129,7 +129,7 @@ def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
 
     def attempt(wait_s):
         job = f"job{wait_s}"
-        r = bench.ranks(numbers(100, hangs("true"), BATCH), job=job, words=["--wait", wait_s])[0]
+        r = bench.ranks(numbers(100, *hangs("true"), BATCH), job=job, words=["--wait", wait_s])[0]
         bench.cluster.wait_job(r, lambda jobs: jobs and jobs[0]["ranks"])
         paused(bench, job)
         until_noted(r.process, "the job is paused", wait_s)
@@ -197,7 +197,7 @@ def test_what_was_lost_is_said(bench):
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--threads", "2")
     ranks = bench.ranks(
-        numbers(2000, hangs("value == 300"), BATCH),
+        numbers(2000, *hangs("value == 300"), BATCH),
         world=2,
         words=[*ANY, "--guarantee", "at-most-once"],
         dump=True,

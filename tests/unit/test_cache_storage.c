@@ -53,7 +53,7 @@ static void storage_that_hangs_is_left(void **state)
     snprintf(speed, sizeof(speed), "%s.speed", dir);
     set_speed(speed, "-1 0");
     assert_int_equal(setenv("CACHEW_STORE", speed, 1), 0);
-    if (!cw_throttled(CW_THROTTLE_STORE)) { /* only test builds have such storage */
+    if (cw_throttle_read_at_once(CW_THROTTLE_STORE, 0)) { /* only test builds have such storage */
         (void)unlink(speed);
         struct cw_cache *c = open_cache(0, 0);
         cw_cache_set_unref(open_set(c));
@@ -182,7 +182,7 @@ static void what_is_compressed_comes_back(void **state)
     snprintf(speed, sizeof(speed), "%s.speed", dir);
     set_speed(speed, "20000000 20000000");
     assert_int_equal(setenv("CACHEW_STORE", speed, 1), 0);
-    bool slow = cw_throttled(CW_THROTTLE_STORE); /* only in test builds */
+    bool slow = !cw_throttle_read_at_once(CW_THROTTLE_STORE, 0); /* only in test builds */
     struct cw_cache *c = open_cache(0, 0);
     struct cw_cache_set *s = open_set(c), *noise = open_other(c, (struct cw_hash128){.lo = 3});
     do {
