@@ -170,9 +170,14 @@ class Page:
         loaded = self.loaded
         answer = self.call("Page.navigate", url=url)
         assert "errorText" not in answer, (url, answer)
+        if "loaderId" in answer:  # else it is another place of the same page
+            self.until_loaded(loaded)
+
+    def until_loaded(self, loaded):
+        """It has loaded more often than this."""
         until = time.monotonic() + HANG_S
-        while self.loaded == loaded and "loaderId" in answer:  # else it is another place of the same page
-            self.browser.read(until, "load", url)
+        while self.loaded == loaded:
+            self.browser.read(until, "load", loaded)
 
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

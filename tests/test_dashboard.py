@@ -492,6 +492,45 @@ def test_by_keyboard(small, page):
         assert any(name.startswith("Show") for name in names)
 
 
+def test_the_address_names_the_view(small, page):
+    """Links, Back, Forward and reload."""
+    job, worker = (
+        f"document.querySelector('#{section}').checkVisibility() && "
+        f"document.querySelector('#{name}').textContent === "
+        for section, name in (("job", "job-name"), ("worker", "worker-id"))
+    )
+    with served(small) as address:
+        page.open(f"{address}#job=job-0001")
+        page.until(SHOWN)
+        page.until(f"{job} 'job-0001'")
+        page.evaluate("document.querySelector('#workers a[aria-label=\"Worker 2\"]').click()")
+        page.until(f"{worker} '2'")
+        assert page.evaluate("location.hash") == "#job=job-0001&worker=2"
+        assert page.evaluate("document.activeElement.id") == "worker"
+        assert page.evaluate("document.title") == "Cachew: worker 2"
+        assert not page.evaluate("document.querySelector('#jobs').checkVisibility()")
+        assert "draining" in page.text("#worker-state") or "gone" in page.text("#worker-state")
+        page.evaluate("history.back()")
+        page.until(f"{job} 'job-0001'")
+        assert page.evaluate("document.activeElement.ariaLabel") == "Worker 2"
+        page.evaluate("history.forward()")
+        page.until(f"{worker} '2'")
+        loaded = page.loaded
+        page.call("Page.reload")
+        page.until_loaded(loaded)
+        page.until(f"{worker} '2'")
+        page.evaluate("document.querySelector('#worker-back').click()")
+        page.until(f"{job} 'job-0001'")
+        assert page.evaluate("document.title") == "Cachew: job job-0001"
+        page.evaluate("document.querySelector('.skip').click()")  # the view stays
+        assert page.evaluate("[location.hash, document.activeElement.id]") == ["#job=job-0001", "jobs"]
+        page.open(f"{address}#worker=99")
+        page.until(f"{worker} '99'")
+        assert "does not know this worker" in page.text("#worker-problem")
+        page.open(f"{address}#job=%E0%A4%A")  # badly encoded
+        page.until(f"{job} 'job-0000'")
+
+
 def contrasts(page):
     return page.evaluate((HERE / "contrast.js").read_text())
 

@@ -1,137 +1,35 @@
-// The page as a whole: facts about the service, its jobs, workers and provisioners. The address of the page
-// names the selected job, so that a user can bookmark or send it.
+// The page as a whole: facts about the service, and the view that the address names.
 
+import { link, view } from "./address.js";
 import { heldBack } from "./held.js";
 import { JobView } from "./job.js";
-import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, set, showHeld,
-  showPart, showState } from "./page.js";
+import { JobTable, byState, isOver } from "./jobs.js";
+import { byId, clock, duration, number, plural, say, set, showFacts } from "./page.js";
 import { Service } from "./service.js";
-import { Table } from "./table.js";
+import { WorkerView } from "./worker.js";
+import { WorkerTables } from "./workers.js";
 
-const OVER = new Set(["done", "cancelled", "failed"]);
+// ---- which view ----
 
-/** Jobs that are not over first, then by name. The order does not depend on changing values, so rows stay in
- * place. */
-function byState(a, b) {
-  return OVER.has(a.state) - OVER.has(b.state) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
-}
-
-/** Workers that can't serve a stream first, then draining, ready and gone ones; among equal ones the oldest
- * first. */
-function byTrouble(a, b) {
-  const rank = (w) => (w.unfit.length > 0 ? 0 : w.state === "draining" ? 1 : w.state === "ready" ? 2 : 3);
-  return rank(a) - rank(b) || a.id - b.id;
-}
-
-// ---- which job ----
-
-const PREFIX = "#job=";
 let chosen = null; // name of the job that the page selected, while the address names none
 
-function named() {
-  if (!location.hash.startsWith(PREFIX)) return null;
-  try {
-    return decodeURIComponent(location.hash.slice(PREFIX.length));
-  } catch {
-    return null; // badly encoded: this page did not make the address
-  }
-}
-
-function choose(jobs) {
-  const name = named();
-  if (name !== null) return name;
-  if (!jobs.some((j) => j.name === chosen && !OVER.has(j.state)))
+function chooseJob(jobs) {
+  const { job } = view();
+  if (job !== null) return job;
+  if (!jobs.some((j) => j.name === chosen && !isOver(j)))
     chosen = jobs.toSorted(byState)[0]?.name ?? null;
   return chosen;
 }
 
-// ---- columns ----
+let requested; // the view whose pages were requested, with the name of its job
 
-let shown = null; // name of the selected job
-let workers = []; // as the dispatcher last answered
-
-function showName(cell, job) {
-  if (!cell.firstChild) cell.append(element("a"));
-  const link = cell.firstChild;
-  set(link, "href", PREFIX + encodeURIComponent(job.name));
-  set(link, "aria-current", job.name === shown ? "true" : null);
-  set(link, "title", job.name); // the cell may cut a long name short
-  say(link, job.name);
+function pages({ jobs }) {
+  const { worker } = view(), name = worker === null ? chooseJob(jobs) : null;
+  requested = { ...view(), name };
+  if (name === null) return {};
+  const job = `jobs/${encodeURIComponent(name)}`;
+  return { history: `${job}/history`, decisions: `${job}/decisions` };
 }
-
-function workersOf(job) {
-  return job.scaling ? `${number(job.scaling.running)} of ${number(job.scaling.wanted)}`
-    : number(job.workers);
-}
-
-const JOB_COLUMNS = [
-  { title: "Job", show: showName },
-  { title: "State", show: (cell, j) => showState(cell, j.state) },
-  { title: "Held back by", show: (cell, j) => showHeld(cell, heldBack(j, workers)) },
-  { title: "Epoch", numeric: true,
-    show: (cell, j) => say(cell, epochOf(j)) },
-  { title: "Ranks", numeric: true,
-    show: (cell, j) => say(cell,
-    `${number(j.ranks.filter((r) => r.attached).length)} of ${number(j.world_size)}`) },
-  { title: "Batches/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.rate)) },
-  { title: "Demand/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.demand)) },
-  { title: "Ranks waited", numeric: true,
-    show: (cell, j) => showPart(cell, j.now?.waited, percent(j.now?.waited)) },
-  { title: "Read from caches", numeric: true,
-    show: (cell, j) => showPart(cell, j.now?.cached, percent(j.now?.cached)) },
-  { title: "Workers", numeric: true, show: (cell, j) => say(cell, OVER.has(j.state) ? NONE : workersOf(j)) },
-];
-
-function found(worker) {
-  const looked = worker.cache_hits + worker.cache_misses;
-  return looked > 0 ? worker.cache_hits / looked : null;
-}
-
-const WORKER_COLUMNS = [
-  { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
-  { title: "Name", show: (cell, w) => say(cell, w.name) },
-  { title: "Address", show: (cell, w) => say(cell, w.address) },
-  { title: "State", show: (cell, w) => showState(cell, w.state) },
-  { title: "CPUs", numeric: true,
-    show: (cell, w) => showPart(cell, w.cpu_budget > 0 ? w.cpus / w.cpu_budget : null,
-    `${number(w.cpus)} of ${number(w.cpu_budget)}`) },
-  { title: "Memory", numeric: true,
-    show: (cell, w) => showPart(cell, w.memory > 0 ? w.memory_in_use / w.memory : null,
-    `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`) },
-  { title: "Ranges", numeric: true, show: (cell, w) => say(cell, number(w.leases)) },
-  { title: "Batches/s", numeric: true, show: (cell, w) => say(cell, number(w.batches_per_s)) },
-  { title: "Sent", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
-  { title: "Pool", show: (cell, w) => say(cell, w.pool) },
-  { title: "Why it can't serve a job", show: (cell, w) => say(cell, w.unfit.map((u) => u.why).join("; ")) },
-];
-
-const CACHE_COLUMNS = [
-  { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
-  { title: "Name", show: (cell, w) => say(cell, w.name) },
-  { title: "Size of cache directory", numeric: true,
-    show: (cell, w) => showPart(cell, w.cache_used / w.cache_quota,
-    `${bytes(w.cache_used)} of ${bytes(w.cache_quota)}`) },
-  { title: "Found, last second", numeric: true,
-    show: (cell, w) => showPart(cell, w.cache_part, percent(w.cache_part)) },
-  { title: "Found, in total", numeric: true, show: (cell, w) => say(cell, percent(found(w))) },
-  { title: "Elements read/s", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits_per_s)) },
-  { title: "Elements read", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
-  { title: "Not kept: no room", numeric: true, show: (cell, w) => say(cell, number(w.cache_refused)) },
-  { title: "Not kept: disk too slow", numeric: true, show: (cell, w) => say(cell, number(w.cache_skipped)) },
-  { title: "Read too late", numeric: true, show: (cell, w) => say(cell, number(w.cache_late)) },
-  { title: "Damaged or missing", numeric: true, show: (cell, w) => say(cell, number(w.cache_bad)) },
-];
-
-const POOL_COLUMNS = [
-  { title: "Pool", show: (cell, p) => say(cell, p.name) },
-  { title: "Running", numeric: true, show: (cell, p) => say(cell, number(p.workers)) },
-  { title: "Wanted", numeric: true, show: (cell, p) => say(cell, number(p.wanted)) },
-  { title: "Maximum", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
-  { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, number(p.price_per_h)) },
-  { title: "Time to start", numeric: true,
-    show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
-  { title: "Why fewer run", show: (cell, p) => say(cell, p.why ?? "") },
-];
 
 // ---- the service ----
 
@@ -153,15 +51,6 @@ function facts({ status, jobs, workers }) {
   ];
 }
 
-function showFacts(all) {
-  const box = byId("facts");
-  facts(all).forEach(([name, value], i) => {
-    const pair = box.children[i] ?? box.appendChild(element("div", {}, element("dt"), element("dd")));
-    say(pair.firstChild, name);
-    say(pair.lastChild, value);
-  });
-}
-
 function showConnection(since) {
   const lost = since !== null;
   say(byId("connection"),
@@ -170,41 +59,55 @@ function showConnection(since) {
   document.body.classList.toggle("stale", lost);
 }
 
-const tables = {
-  jobs: new Table(byId("jobs"),
-    { caption: "Jobs", columns: JOB_COLUMNS, key: (j) => j.name, text: (j) => `${j.name} ${j.state}`,
-    none: "There are no jobs." }),
-  workers: new Table(byId("workers"),
-    { caption: "Workers", columns: WORKER_COLUMNS, key: (w) => w.id,
-    text: (w) => `${w.id} ${w.name} ${w.address} ${w.state} ${w.pool}`,
-    none: "There are no workers." }),
-  caches: new Table(byId("caches"),
-    { caption: "Caches of workers", columns: CACHE_COLUMNS, key: (w) => w.id,
-    text: (w) => `${w.id} ${w.name}`, none: "No worker has a cache." }),
-  pools: new Table(byId("pools"),
-    { caption: "Provisioners", columns: POOL_COLUMNS, key: (p) => p.name, text: (p) => p.name,
-    none: "There are no provisioners." }),
-};
-const view = new JobView();
-
-function answered(all) {
-  shown = all.name;
-  workers = all.workers;
-  showConnection(null);
-  say(byId("dispatcher"), all.status.name);
-  const running = plural(all.jobs.filter((j) => j.state === "running").length, "job");
-  document.title = `Cachew: ${running}, ${plural(all.status.workers, "worker")}`;
-  showFacts(all);
-  tables.jobs.update(all.jobs.toSorted(byState));
-  tables.workers.update(all.workers.toSorted(byTrouble));
-  const caching = all.workers.filter((w) => w.cache_quota > 0 && w.state !== "gone");
-  tables.caches.update(caching);
-  byId("caches").hidden = caching.length === 0;
-  tables.pools.update(all.pools);
-  byId("pools").hidden = all.pools.length === 0;
-  view.update(all);
+function title({ jobs, status }, { job, worker }) {
+  if (worker !== null) return `Cachew: worker ${worker}`;
+  if (job !== null) return `Cachew: job ${job}`;
+  const running = plural(jobs.filter((j) => j.state === "running").length, "job");
+  return `Cachew: ${running}, ${plural(status.workers, "worker")}`;
 }
 
-const service = new Service({ choose, answered, lost: showConnection });
+// ---- the view ----
+
+const jobTable = new JobTable(), workerTables = new WorkerTables();
+const jobView = new JobView(), workerView = new WorkerView();
+let at = view(); // the view that is shown
+
+/** Shows the worker's page, or the page with everything else. */
+function showView(worker) {
+  for (const section of document.querySelectorAll("main > section"))
+    section.classList.toggle("elsewhere", (section.id === "worker") !== (worker !== null));
+  byId("worker").hidden = worker === null;
+}
+
+/** Moves the focus after a link has changed the view: its element is not shown any more. */
+function moveFocus(from, to) {
+  if (from.worker === to.worker) return;
+  const back = from.worker !== null && to.worker === null &&
+    document.querySelector(`#workers a[aria-label="Worker ${CSS.escape(from.worker)}"]`);
+  (to.worker !== null ? byId("worker") : back || byId("jobs")).focus();
+}
+
+function answered(all) {
+  const now = requested, { name } = now;
+  showConnection(null);
+  say(byId("dispatcher"), all.status.name);
+  document.title = title(all, now);
+  showView(now.worker);
+  showFacts(byId("facts"), facts(all));
+  jobTable.update(all.jobs, all.workers, name);
+  workerTables.update(all.workers, all.pools);
+  byId("job").hidden = name === null;
+  if (now.worker !== null) workerView.update(all, now.worker);
+  else jobView.update(all, name);
+  set(byId("worker-back"), "href", link({ worker: null }));
+  moveFocus(at, now);
+  at = now;
+}
+
+const service = new Service({ more: pages, answered, lost: showConnection });
 window.addEventListener("hashchange", () => service.now());
+document.querySelector(".skip").addEventListener("click", (e) => {
+  e.preventDefault(); // the address stays that of the view
+  byId(at.worker === null ? "jobs" : "worker").focus();
+});
 service.now();

@@ -135,10 +135,9 @@ export class JobView {
     return values;
   }
 
-  /** all: the object that service.js passes to `answered`. */
-  update(all) {
-    const { name, history } = all, job = all.jobs.find((j) => j.name === name);
-    byId("job").hidden = name === null;
+  /** all: the object that service.js passes to `answered`; name: of the job. */
+  update(all, name) {
+    const { history = null } = all, job = all.jobs.find((j) => j.name === name);
     byId("job-known").hidden = !job || !history;
     if (this.name !== name) this.begin(name);
     say(byId("job-name"), name ?? "");

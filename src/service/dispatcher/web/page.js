@@ -143,6 +143,28 @@ export function showHeld(cell, held) {
   set(cell, "class", held ? `state ${held.kind}` : null);
 }
 
+/** Fills a cell with a link. current: whether it names what the page shows; label: for screen readers, if the
+ * text alone does not say what it is. */
+export function showLink(cell, href, text, current, label = null) {
+  if (!cell.firstChild) cell.append(element("a"));
+  const a = cell.firstChild;
+  set(a, "href", href);
+  set(a, "aria-current", current ? "true" : null);
+  set(a, "aria-label", label);
+  set(a, "title", text); // the cell may cut a long name short
+  say(a, text);
+}
+
+/** Fills a list of facts (dl) with [name, value] pairs. */
+export function showFacts(box, facts) {
+  facts.forEach(([name, value], i) => {
+    const pair = box.children[i] ?? box.appendChild(element("div", {}, element("dt"), element("dd")));
+    say(pair.firstChild, name);
+    say(pair.lastChild, value);
+  });
+  while (box.children.length > facts.length) box.lastChild.remove();
+}
+
 /** Fills a cell with a text and a bar. part: length of the bar, 0 to 1 of the cell; null: no bar. */
 export function showPart(cell, part, text) {
   if (!cell.firstChild) cell.append(element("span", { class: "bar", "aria-hidden": "true" }),

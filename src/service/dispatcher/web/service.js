@@ -7,12 +7,12 @@ const SHARE = 10;          // requests take at most 1/SHARE of the time
 
 export class Service {
   /**
-   * choose(jobs): the name of the selected job, or null. answered(all): {at, status, jobs, workers, pools,
-   * streams, name, history, decisions}; the last two are null if there is no such job. lost(since): the
+   * more(all): {key: page} of the pages to request for the view. answered(all): {at, status, jobs, workers,
+   * pools, streams} and the answers of `more` by their keys, null if there is no such page. lost(since): the
    * dispatcher has not answered since then, in ms.
    */
-  constructor({ choose, answered, lost }) {
-    Object.assign(this, { choose, answered, lost, since: null, timer: null, asking: false, again: false });
+  constructor({ more, answered, lost }) {
+    Object.assign(this, { more, answered, lost, since: null, timer: null, asking: false, again: false });
     document.addEventListener("visibilitychange", () => this.now());
   }
 
@@ -47,10 +47,7 @@ export class Service {
   async all() {
     const all = {};
     for (const what of ["status", "jobs", "workers", "pools", "streams"]) all[what] = await ask(what);
-    all.name = this.choose(all.jobs);
-    const job = all.name === null ? null : `jobs/${encodeURIComponent(all.name)}`;
-    all.history = job && (await ask(`${job}/history`, true));
-    all.decisions = job && (await ask(`${job}/decisions`, true));
+    for (const [key, page] of Object.entries(this.more(all))) all[key] = await ask(page, true);
     all.at = Date.now();
     return all;
   }
