@@ -23,6 +23,11 @@ KEYS = {
     "Home": (36, ""),
     "End": (35, ""),
     "Space": (32, " "),
+    "Escape": (27, ""),
+    "/": (191, "/"),
+    "?": (191, "?"),
+    "+": (187, "+"),
+    "-": (189, "-"),
 }
 
 # Becomes true once and for all: looked at with every change of the page.
@@ -215,6 +220,10 @@ class Page:
             text=text,
         )
         self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=key, windowsVirtualKeyCode=code)
+
+    def write(self, text):
+        """Into what has the focus, as if it was typed."""
+        self.call("Input.insertText", text=text)
 
     def theme(self, name):
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])

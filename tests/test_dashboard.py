@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import signal
+import socket
 import threading
 import urllib.parse
 from pathlib import Path
@@ -107,6 +108,7 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
         page.until("document.querySelector('#operators tbody')?.rows.length >= 2")
         assert {"synthetic", "delay"} <= {row[0] for row in rows(page, "operators")}
         page.until("document.querySelector('#ranks tbody').rows[0]?.cells[1].textContent.includes('running')")
+        assert rows(page, "ranks")[0][2].startswith(f"{socket.gethostname()}:")
         page.until("document.querySelector('#jobs tbody').rows[0].cells[9].textContent === '3 of 3'")
         (row,) = rows(page, "jobs")
         assert row[0] == "one" and "running" in row[1]
@@ -343,7 +345,7 @@ def test_what_a_job_gets_and_where_its_computing_time_goes(real, page):
             ["delay", "75 %", "3 s", "1,000", "3 ms"],
             ["synthetic", "25 %", "1 s", "500", "2 ms"],
         ]
-        assert rows(page, "ranks") == [["0", "● running", "20 %", "10 s", "8 ms", "1,000", "7"]]
+        assert rows(page, "ranks") == [["0", "● running", "node0:0", "20 %", "10 s", "8 ms", "1,000", "7"]]
         (row,) = rows(page, "jobs")
         assert row[5:8] == ["80", "100", "20 %"] and row[9] == "2 of 2"
 
@@ -531,6 +533,68 @@ def test_the_address_names_the_view(small, page):
         page.until(f"{job} 'job-0000'")
 
 
+ACTIVE = "document.activeElement.id"
+
+
+@pytest.mark.parametrize("n", [1, 50, 1000])
+def test_search_by_keyboard(real, page, n):
+    """By name, state and host; the page draws at most 50 jobs."""
+    answers = enlarge(real, n, 2, 1)
+    for i in range(n):
+        for what in ("history", "decisions"):
+            answers[f"jobs/job-{i:04}/{what}"] = answers[f"jobs/job-0000/{what}"]
+    with served(answers) as address:
+        page.open(address)
+        page.until("document.querySelector('#job-name').textContent === 'job-0000'")
+        assert len(rows(page, "jobs")) == min(n, 50)
+        page.press("/")
+        assert page.evaluate(ACTIVE) == "jobs-find"
+        assert page.evaluate("document.activeElement.value") == ""  # the key opened it, and wrote nothing
+        page.write("RUNNING node0:")
+        wanted = [f"job-{i:04}" for i in range(0, n, 10) if i % 4 != 3]
+        page.until(f"document.querySelector('#jobs tbody').rows.length === {min(len(wanted), 50)}")
+        assert [row[0] for row in rows(page, "jobs")] == wanted[:50]
+        page.press("Escape")
+        page.until(f"document.querySelector('#jobs tbody').rows.length === {min(n, 50)}")
+        assert page.evaluate(ACTIVE) == "jobs-find"
+        last = f"job-{n - 1 - (n % 4 == 0):04}"  # the last one that is running
+        page.write(last)
+        page.press("Enter")
+        page.until(f"document.querySelector('#job-name').textContent === '{last}'")
+        assert page.evaluate("location.hash") == f"#job={last}"
+        page.press("?")  # a letter of the search
+        assert page.evaluate("document.activeElement.value") == f"{last}?"
+        page.press("Escape")
+        page.press("Escape")
+        assert page.evaluate("document.activeElement.tagName") == "BODY"
+        page.press("?")
+        assert page.evaluate("document.querySelector('#keys').open")
+        page.press("/")  # the dialog keeps the keys
+        assert page.evaluate("document.querySelector('#keys').contains(document.activeElement)")
+        page.press("Escape")
+        page.until("!document.querySelector('#keys').open")
+        page.press("Escape")
+        page.until("location.hash === '#'  || location.hash === ''")
+        assert page.evaluate("document.querySelectorAll('*').length") < 3000
+
+
+def test_changes_of_states_are_read_out(small, page):
+    with served(small) as address:
+        page.open(address)
+        page.until(SHOWN)
+        assert page.text("#changes") == ""
+        small["jobs"] = [{**small["jobs"][0], "state": "failed"}, *small["jobs"][1:]]
+        small["workers"] = [
+            {**w, "state": "gone"} if w["state"] == "draining" else w for w in small["workers"]
+        ]
+        page.until(
+            "document.querySelector('#changes').textContent.startsWith('Job job-0000: failed. Worker')"
+        )
+        one = small["jobs"][1]
+        small["jobs"] = [*small["jobs"], *({**one, "name": f"new-{i}"} for i in range(9))]
+        page.until("document.querySelector('#changes').textContent === '9 jobs and workers changed state.'")
+
+
 def contrasts(page):
     return page.evaluate((HERE / "contrast.js").read_text())
 
@@ -550,6 +614,8 @@ def test_contrast(small, page, theme):
             "document.querySelector('#moment').value = 0; "
             "document.querySelector('#moment').dispatchEvent(new Event('input'))"
         )
+        page.press("?")
+        assert page.evaluate("document.querySelector('#keys').checkVisibility()")
         found = contrasts(page)
         dark = (
             sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)"))
@@ -706,10 +772,20 @@ def enlarge(real, jobs, workers, ranks):
         "cached": 0.95,
     }
     one = {**one, "state": "running", "now": now, "scaling": {**one["scaling"], "wanted": 2, "running": 2}}
-    rank = {"attached": True, "finished": False, "batches": 1000, "wait_s": 10.0, "step_s": 0.008, "late": 7}
+    rank = {
+        "attached": True,
+        "finished": False,
+        "batches": 1000,
+        "wait_s": 10.0,
+        "step_s": 0.008,
+        "late": 7,
+        "client": "node0:0",
+    }
     answers["jobs"] = [
         {**one, "name": f"job-{i:04}", "state": "done" if i % 4 == 3 else "running"} for i in range(jobs)
     ]
+    for i, job in enumerate(answers["jobs"]):
+        job["ranks"] = [{**one["ranks"][0], **rank, "client": f"node{i % 10}:{i}"}]
     answers["jobs"][0]["ranks"] = [
         {**one["ranks"][0], **rank, "rank": r, "waited": r / ranks if ranks > 1 else 0.2}
         for r in range(ranks)
@@ -789,7 +865,7 @@ def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
             "{ const find = document.querySelector('#workers-find'); find.value = 'nowhere'; "
             "find.dispatchEvent(new Event('input')); }"
         )
-        assert "No row contains this text." in page.text("#workers")
+        assert "No row contains all of these words." in page.text("#workers")
 
 
 def test_rows_that_stay_are_the_same_ones(real, page):

@@ -164,6 +164,9 @@ bool cw_failure_is_final(const struct cw_error *err);
 /* Converts a Failure to an error, with control characters escaped so that it may be logged. Returns the
  * status. */
 int cw_failure_error(const Cachew__Failure *f, struct cw_error *err);
+#define CW_PROCESS_NAME 160 /* bytes of a process's name, with its 0 */
 /* Identifies this machine by boot id and network namespace: processes with the same identity may share
  * memory. */
 void cw_host_identity(char ret[80]);
+/* Writes the name of this process for people, HOST:PID. */
+void cw_process_name(char ret[CW_PROCESS_NAME]);

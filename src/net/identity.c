@@ -25,3 +25,10 @@ void cw_host_identity(char ret[80])
         random[0] = (uint64_t)getpid();
     snprintf(ret, 80, "unknown-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
 }
+
+void cw_process_name(char ret[CW_PROCESS_NAME])
+{
+    char host[CW_PROCESS_NAME - 24] = ""; /* 24: colon, digits and 0 of any process id */
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(ret, CW_PROCESS_NAME, "%s:%ld", host, (long)getpid());
+}

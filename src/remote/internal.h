@@ -35,6 +35,7 @@ struct remote_job {
     bool unordered;
     unsigned n_cpus; /* CPUs that this process may use */
     char host[80];
+    char name[CW_PROCESS_NAME];
     uint8_t incarnation[16];
     Cachew__Hello hello;     /* the first message on each connection; points to the fields above */
     struct cw_layout layout; /* layout of batches that are joined in this process */

@@ -87,7 +87,8 @@ static int job_init(struct remote_job *job, const struct cw_compiled *c, const s
     if (getrandom(job->incarnation, sizeof(job->incarnation), 0) != sizeof(job->incarnation))
         return cw_error_errno(err, CW_E_IO, errno, "the operating system gives no random bytes");
     cw_host_identity(job->host);
-    cw_hello_init(&job->hello, CACHEW__ROLE__ROLE_CLIENT, own->job, job->incarnation, job->host);
+    cw_process_name(job->name);
+    cw_hello_init(&job->hello, CACHEW__ROLE__ROLE_CLIENT, job->name, job->incarnation, job->host);
     job->hello.capabilities = capabilities;
     job->hello.n_capabilities = shm;
     return 0;

@@ -63,7 +63,8 @@ static json_t *query_job_ranks(const struct job *j)
                       json_real((double)r->progress.wait_ns / 1e9), "step_s",
                       r->pace.now.n > 0 ? json_real(r->pace.now.step_s / r->pace.now.n) : json_null(), "late",
                       query_integer((uint64_t)r->pace.now.late), "waited",
-                      r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), NULL));
+                      r->client && !isnan(r->pace.waited) ? json_real(r->pace.waited) : json_null(), "client",
+                      r->client ? cw_dp_json_text(r->client->name) : json_null(), NULL));
     }
     return ranks;
 }

@@ -41,7 +41,6 @@ static int options_check(const struct cw_worker_options *o, struct cw_error *err
 
 int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o, struct cw_error *err)
 {
-    char host[128] = "";
     int r = options_check(o, err);
     if (r < 0)
         return r;
@@ -49,8 +48,7 @@ int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o
         return cw_error_set(err, CW_E_IO, "the operating system gives no random bytes");
     cw_host_identity(c->host);
     c->started_ns = cw_now_ns();
-    (void)gethostname(host, sizeof(host) - 1);
-    snprintf(c->name, sizeof(c->name), "%s:%ld", host, (long)getpid());
+    cw_process_name(c->name);
     c->options = *o;
     c->options.threads = o->threads ? o->threads : cw_rank_share().cpus;
     c->options.name = o->name ? o->name : c->name;

@@ -3,13 +3,14 @@
  * (worker.c) owns it; every part has a pointer to it.
  */
 #pragma once
+#include "net/conn.h"
 #include "net/loop.h"
 #include "service/worker/worker.h"
 
 struct cw_worker_common {
     /* immutable */
     struct cw_worker_options options;
-    char name[160]; /* used as options.name if no name was given */
+    char name[CW_PROCESS_NAME]; /* used as options.name if no name was given */
     uint8_t incarnation[16];
     char host[80];
     struct cw_loop *loop;

@@ -1,5 +1,5 @@
-// The view that the address of the page names: a job or a worker. The fragment holds it, so a link, a bookmark,
-// Back, Forward and reload restore the view.
+// The view that the address of the page names: a job or a worker. The fragment holds it, so that a link, a
+// bookmark, Back, Forward and reload restore the view.
 
 function decoded(text) {
   try {

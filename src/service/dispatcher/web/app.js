@@ -1,9 +1,11 @@
 // The page as a whole: facts about the service, and the view that the address names.
 
 import { link, view } from "./address.js";
+import { Announcer } from "./announce.js";
 import { heldBack } from "./held.js";
 import { JobView } from "./job.js";
 import { JobTable, byState, isOver } from "./jobs.js";
+import { listen } from "./keys.js";
 import { byId, clock, duration, number, plural, say, set, showFacts } from "./page.js";
 import { Service } from "./service.js";
 import { WorkerView } from "./worker.js";
@@ -68,6 +70,7 @@ function title({ jobs, status }, { job, worker }) {
 
 // ---- the view ----
 
+const announcer = new Announcer();
 const jobTable = new JobTable(), workerTables = new WorkerTables();
 const jobView = new JobView(), workerView = new WorkerView();
 let at = view(); // the view that is shown
@@ -93,6 +96,7 @@ function answered(all) {
   say(byId("dispatcher"), all.status.name);
   document.title = title(all, now);
   showView(now.worker);
+  announcer.update(all);
   showFacts(byId("facts"), facts(all));
   jobTable.update(all.jobs, all.workers, name);
   workerTables.update(all.workers, all.pools);
@@ -104,6 +108,13 @@ function answered(all) {
   at = now;
 }
 
+/** Leaves the worker's page, or the job that the address names. */
+function close() {
+  const now = view(), closed = link(now.worker !== null ? { worker: null } : { job: null });
+  if (closed !== link({})) location.hash = closed;
+}
+
+listen(close);
 const service = new Service({ more: pages, answered, lost: showConnection });
 window.addEventListener("hashchange", () => service.now());
 document.querySelector(".skip").addEventListener("click", (e) => {

@@ -14,6 +14,7 @@ function rankState(rank) {
 const RANK_COLUMNS = [
   { title: "Rank", show: (cell, r) => say(cell, String(r.rank)) },
   { title: "State", show: (cell, r) => showState(cell, rankState(r)) },
+  { title: "Client", show: (cell, r) => say(cell, r.client ?? NONE) },
   { title: "Waited, last 2 s", numeric: true,
     show: (cell, r) => showPart(cell, r.waited, percent(r.waited)) },
   { title: "Waited, in total", numeric: true,
@@ -114,7 +115,8 @@ export class JobView {
     this.moment = byId("moment");
     this.moment.addEventListener("input", () => this.moved());
     this.ranks = new Table(byId("ranks"),
-      { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`,
+      { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank,
+      text: (r) => `${r.rank} ${rankState(r)} ${r.client ?? ""}`,
       none: "No rank was ever attached." });
     this.operators = new Table(byId("operators"),
       { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,

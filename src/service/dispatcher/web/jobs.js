@@ -2,7 +2,8 @@
 
 import { link } from "./address.js";
 import { heldBack } from "./held.js";
-import { NONE, byId, epochOf, number, percent, say, showHeld, showLink, showPart, showState } from "./page.js";
+import { NONE, byId, epochOf, number, percent, say, showHeld, showLink, showPart,
+  showState } from "./page.js";
 import { Table } from "./table.js";
 
 const OVER = new Set(["done", "cancelled", "failed"]);
@@ -18,6 +19,12 @@ export function byState(a, b) {
   return isOver(a) - isOver(b) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 }
 
+/** Returns the text that the search looks through: name, state, and hosts and processes of clients. */
+function textOf(job) {
+  const clients = job.ranks.filter((r) => r.client).map((r) => r.client);
+  return `${job.name} ${job.state} ${clients.join(" ")}`;
+}
+
 function workersOf(job) {
   return job.scaling ? `${number(job.scaling.running)} of ${number(job.scaling.wanted)}`
     : number(job.workers);
@@ -29,7 +36,7 @@ export class JobTable {
     this.workers = [];
     this.shown = null;
     this.table = new Table(byId("jobs"), { caption: "Jobs", columns: this.columns(), key: (j) => j.name,
-      text: (j) => `${j.name} ${j.state}`, none: "There are no jobs." });
+      text: textOf, none: "There are no jobs.", find: "Find jobs by name, state or host" });
   }
 
   columns() {
