@@ -205,6 +205,12 @@ class Page:
         while len(self.asked) < n:
             self.browser.read(until, "asked", n)
 
+    def until_requests(self, is_so):
+        """is_so() is true, which depends on `asked`."""
+        until = time.monotonic() + HANG_S
+        while not is_so():
+            self.browser.read(until, "requests")
+
     def text(self, selector):
         return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? null")
 

@@ -595,6 +595,124 @@ def test_changes_of_states_are_read_out(small, page):
         page.until("document.querySelector('#changes').textContent === '9 jobs and workers changed state.'")
 
 
+def titles(page, section):
+    return page.evaluate(
+        f"[...document.querySelectorAll('#{section} .timeline .title')].map((t) => t.textContent)"
+    )
+
+
+def test_page_of_a_worker(daemons, pipeline, page):
+    service = up(daemons, "--workers", 1)
+    with endless_job(pipeline, service, "one"):
+        page.open(f"{url(service)}#worker=1")
+        page.until("document.querySelector('#worker-moment')?.max >= 2")
+        assert titles(page, "worker") == ["CPUs", "Memory", "Elements per second"]  # it has no cache
+        page.until(
+            "/: [0-9.]+ CPUs and .*[1-9] .B of memory in use; [1-9][0-9.,]* elements per second[.]$/"
+            ".test(document.querySelector('#worker-moment-text').textContent)"
+        )
+        assert "ready" in page.text("#worker-state") and service.ready["workers"][0]["address"] in page.text(
+            "#worker-facts"
+        )
+
+
+def test_curves_of_a_worker(small, page):
+    small["workers/2/history"].update(cache_part=[None] * 300, interval_s=8.0)
+    with served(small) as address:
+        page.open(f"{address}#worker=1")
+        page.until("document.querySelector('#worker-moment')?.max === '299'")
+        assert titles(page, "worker") == [
+            "CPUs",
+            "Memory",
+            "Elements per second",
+            "Part of the elements found in the cache",
+            "Cache directory",
+        ]
+        assert page.text("#worker-moment-text").endswith(
+            ": 1.50 CPUs and 200 MB of memory in use; 640 elements per second, 75 % found in the cache."
+        )
+        page.open(f"{address}#worker=2")
+        page.until("document.querySelector('#worker-timeline-note').textContent.includes('mean of 8 s.')")
+        assert "Part of the elements found in the cache" not in titles(page, "worker")
+        assert not [f for f in contrasts(page) if f[0] < 4.5]
+
+
+def mouse(page, kind, x, y, clicks=1):
+    page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=clicks)
+
+
+def drag(page, begin, end):
+    """Over the middle of the time line, between these parts of its width."""
+    page.evaluate("document.querySelector('.timeline').scrollIntoView({block: 'center'})")
+    left, top, width, height = page.evaluate(
+        "(({left, top, width, height}) => [left, top, width, height])"
+        "(document.querySelector('.timeline').getBoundingClientRect())"
+    )
+    x, y = [left + 58 + part * (width - 72) for part in (begin, end)], top + height / 2
+    mouse(page, "mousePressed", x[0], y)
+    mouse(page, "mouseMoved", x[1], y)
+    assert page.evaluate("document.querySelector('.timeline .selection') !== null")
+    mouse(page, "mouseReleased", x[1], y)
+    assert page.evaluate("document.querySelector('.timeline .selection') === null")
+
+
+def asked_range(page):
+    """[from, to] of the last request for a history, in seconds since the dispatcher started."""
+    last = [a for a in page.asked if "/history?" in a][-1]
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(last).query)
+    return [float(query[key][0]) if key in query else None for key in ("from", "to")]
+
+
+CHOSEN = "document.querySelector('#ranges [aria-current]')?.textContent"
+
+
+def test_ranges(small, page):
+    """By link, by mouse and by key. The made-up dispatcher has run for 600 s."""
+    small["status"] = {**small["status"], "uptime_s": 600.0}
+    with served(small) as address:
+        page.open(address)
+        page.until(SHOWN)
+        assert page.evaluate(CHOSEN) == "15 minutes" and asked_range(page) == [-300, None]
+        for title, text, span in (("hour", "1h", 3600), ("day", "1d", 86400), ("7 days", "7d", 604800)):
+            page.evaluate(
+                "[...document.querySelectorAll('#ranges a')]"
+                f".find((a) => a.textContent === '{title}').click()"
+            )
+            page.until(f"{CHOSEN} === '{title}'")
+            assert page.evaluate("location.hash") == f"#range={text}"
+            assert asked_range(page) == [600 - span, None]
+        assert page.evaluate("document.querySelector('#jobs a').hash") == "#job=job-0000&range=7d"
+        page.evaluate("history.back()")
+        page.until(f"{CHOSEN} === 'day'")
+        # all that is known is 600 s, so that is what the time axis shows
+        drag(page, 0.25, 0.5)
+        page.until(f"{CHOSEN}.includes(' to ')")
+        begin, end = asked_range(page)
+        assert abs(begin - 150) < 5 and abs(end - 300) < 5
+        assert page.evaluate("location.hash").startswith("#range=1")
+        assert page.evaluate("document.querySelectorAll('.timeline .mark').length") <= 2
+        page.call("Page.reload")
+        page.until(f"{CHOSEN}?.includes(' to ')")
+        page.press("+")
+        page.until("history.state?.zoomed && document.querySelector('#ranges').children.length === 5")
+        page.until_requests(lambda: asked_range(page)[1] - asked_range(page)[0] < 100)
+        page.press("-")
+        page.until_requests(lambda: asked_range(page)[1] - asked_range(page)[0] > 140)
+        left, top = page.evaluate(
+            "(({left, top}) => [left, top])(document.querySelector('.timeline').getBoundingClientRect())"
+        )
+        for clicks in (1, 2):
+            mouse(page, "mousePressed", left + 300, top + 60, clicks)
+            mouse(page, "mouseReleased", left + 300, top + 60, clicks)
+        page.until(f"{CHOSEN} === 'day'")
+        page.press("+")
+        page.until(f"{CHOSEN}.includes(' to ')")
+        page.press("Escape")
+        page.until(f"{CHOSEN} === 'day'")
+        page.open(f"{address}#range=12-nonsense")
+        page.until(f"{CHOSEN} === '15 minutes'")
+
+
 def contrasts(page):
     return page.evaluate((HERE / "contrast.js").read_text())
 
@@ -693,7 +811,7 @@ class Large(http.server.BaseHTTPRequestHandler):
     """The files of the dashboard, and answers that are made up."""
 
     def do_GET(self):
-        path = urllib.parse.unquote(self.path)
+        path = urllib.parse.unquote(self.path.split("?")[0])
         answer = self.server.answers.get(path.removeprefix("/api/v1/"))
         file = WEB / (path.removeprefix("/") or "index.html")
         body = (
@@ -816,6 +934,17 @@ def enlarge(real, jobs, workers, ranks):
         "uptime_s": 600.0,
         "events": [{"t": 20.0 * i, "kind": "worker-gone", "worker": i} for i in range(30)],
     }
+    for i in range(workers):
+        answers[f"workers/{i + 1}/history"] = {
+            "uptime_s": 600.0,
+            "interval_s": 2.0,
+            "t": long["t"],
+            "cpus": [1.5] * 300,
+            "memory_in_use": [2e8] * 300,
+            "elements_per_s": [640.0] * 300,
+            "cache_part": [0.75] * 300,
+            "cache_used": [5e9] * 300,
+        }
     decision = real["jobs/job/decisions"][0]
     answers["jobs/job-0000/decisions"] = [
         {**decision, "t": 10.0 * i, "ago_s": 590 - 10.0 * i} for i in range(32)

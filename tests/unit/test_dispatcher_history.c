@@ -1,4 +1,4 @@
-/* What the dispatcher keeps for people: how jobs went in the last ten minutes, what happened to them, where
+/* What the dispatcher keeps for people: how jobs and workers went, what happened to them, where
  * computing time goes. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,23 +122,23 @@ static void test_points(void **state)
     run_free(u);
 }
 
-static void test_the_last_ten_minutes_are_kept(void **state)
+static void test_the_last_15_minutes_are_kept(void **state)
 {
     (void)state;
     struct run *u = run_new(100);
     run_worker(u, 4);
     struct run_peer *c = run_client(u, "job", 0, 1, 0);
-    for (uint64_t i = 1; i <= DP_POINTS + 50; i++) {
+    for (uint64_t i = 1; i <= SERIES_POINTS + 50; i++) {
         progress(c, i, 0.1 * (double)i, 0, false);
         point(u);
     }
     json_t *h = ask(u, "jobs/job/history");
     const json_t *t = json_object_get(h, "t");
-    assert_int_equal(json_array_size(t), DP_POINTS);
-    assert_int_equal(json_array_size(json_object_get(h, "rate")), DP_POINTS);
+    assert_int_equal(json_array_size(t), SERIES_POINTS);
+    assert_int_equal(json_array_size(json_object_get(h, "rate")), SERIES_POINTS);
     double first = json_number_value(json_array_get(t, 0)),
-           end = json_number_value(json_array_get(t, DP_POINTS - 1));
-    assert_near(end - first, 2.0 * (DP_POINTS - 1));
+           end = json_number_value(json_array_get(t, SERIES_POINTS - 1));
+    assert_near(end - first, 2.0 * (SERIES_POINTS - 1));
     assert_true(json_number_value(json_object_get(h, "uptime_s")) >= end);
     json_decref(h);
     run_free(u);
@@ -326,6 +326,67 @@ static void test_what_was_read_from_caches(void **state)
     run_free(u);
 }
 
+/* A column of the history of the first worker as a list; the caller frees it. */
+static json_t *worker_column(struct run *u, const char *what, const char *column)
+{
+    json_t *h = ask(u, what), *list = json_incref(json_object_get(h, column));
+    assert_non_null(list);
+    json_decref(h);
+    return list;
+}
+
+static double worker_last(struct run *u, const char *column)
+{
+    json_t *list = worker_column(u, "workers/1/history", column);
+    const json_t *value = json_array_get(list, json_array_size(list) - 1);
+    double v = json_is_number(value) ? json_number_value(value) : NAN;
+    json_decref(list);
+    return v;
+}
+
+static void beat_usage(struct run_peer *w, const uint8_t *stream, uint64_t cpu_ms, uint64_t positions,
+                       uint64_t hits, uint64_t misses)
+{
+    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+    work.stream = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)stream, .len = 16};
+    work.positions = positions;
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1,
+            .cpu_ns = cpu_ms * 1000000, .memory_bytes = 1 << 20, .cache_hits = hits, .cache_misses = misses,
+            .cache_bytes = 1000, .cache_used = 500);
+}
+
+static void test_history_of_a_worker(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *w = run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    const uint8_t *stream = c->streams[0].id;
+    json_t *none = worker_column(u, "workers/1/history", "t");
+    assert_int_equal(json_array_size(none), 0); /* it sent no heartbeat */
+    json_decref(none);
+    beat_usage(w, stream, 5000, 1000, 70, 30);
+    point(u);
+    assert_true(isnan(worker_last(u, "cpus"))); /* what was before is not of these two seconds */
+    assert_true(isnan(worker_last(u, "elements_per_s")));
+    assert_near(worker_last(u, "memory_in_use"), 1 << 20);
+    beat_usage(w, stream, 8000, 1500, 100, 40);
+    point(u);
+    assert_near(worker_last(u, "cpus"), 1.5);
+    assert_near(worker_last(u, "elements_per_s"), 250);
+    assert_near(worker_last(u, "cache_part"), 0.75);
+    assert_near(worker_last(u, "cache_used"), 500);
+    beat_usage(w, stream, 0, 0, 0, 0); /* nonsense: sums do not fall */
+    point(u);
+    assert_near(worker_last(u, "cpus"), 0);
+    assert_near(worker_last(u, "elements_per_s"), 0);
+    assert_true(isnan(worker_last(u, "cache_part")));
+    json_t *part = worker_column(u, "workers/1/history?from=3&to=5", "t");
+    assert_int_equal(json_array_size(part), 1);
+    json_decref(part);
+    run_free(u);
+}
+
 static void beat_store(struct run_peer *w, uint64_t hits, uint64_t misses, uint64_t quota)
 {
     RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .cache_hits = hits, .cache_misses = misses,
@@ -377,8 +438,26 @@ static void test_questions(void **state)
     run_client(u, "b", 0, 1, 0);
     json_decref(ask(u, "jobs/a/history/history"));
     json_decref(ask(u, "jobs/a/history/decisions"));
-    static const char *const nonsense[] = {"jobs/a/history", "jobs//history", "jobs/history",     "jobs/b/",
-                                           "jobs/b",         "history",       "jobs/none/history"};
+    json_decref(ask(u, "jobs/a/history/history?from=-1&to=2.5"));
+    json_decref(ask(u, "jobs/b/history?to=1e300"));
+    static const char *const nonsense[] = {"jobs/a/history",
+                                           "jobs//history",
+                                           "jobs/history",
+                                           "jobs/b/",
+                                           "jobs/b",
+                                           "history",
+                                           "jobs/none/history",
+                                           "workers/1/decisions",
+                                           "workers/9/history",
+                                           "workers//history",
+                                           "workers/1x/history",
+                                           "jobs/b/history?",
+                                           "jobs/b/history?from=",
+                                           "jobs/b/history?from=x",
+                                           "jobs/b/history?from=1&from",
+                                           "jobs/b/history?since=1",
+                                           "jobs/b/history&from=1",
+                                           "jobs/b/decisions?from=1"};
     for (size_t i = 0; i < CW_COUNT_OF(nonsense); i++)
         assert_int_equal(cw_dispatcher_query(u->d, nonsense[i], u->now_ns, &text, &err), CW_E_OPTION);
     run_free(u);
@@ -388,12 +467,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_points),
-        cmocka_unit_test(test_the_last_ten_minutes_are_kept),
+        cmocka_unit_test(test_the_last_15_minutes_are_kept),
         cmocka_unit_test(test_a_rank_that_is_gone_is_no_demand),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_computing_time),
         cmocka_unit_test(test_computing_time_is_counted_once),
         cmocka_unit_test(test_what_was_read_from_caches),
+        cmocka_unit_test(test_history_of_a_worker),
         cmocka_unit_test(test_caches_of_workers),
         cmocka_unit_test(test_questions),
     };

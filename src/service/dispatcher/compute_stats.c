@@ -37,8 +37,8 @@ static double stats_increase(uint64_t now, uint64_t *before)
     return increase;
 }
 
-void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last, const Cachew__StreamWork *m,
-                          bool counts)
+double cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last,
+                            const Cachew__StreamWork *m, bool counts)
 {
     double weight = counts ? 1 : 0;
     for (size_t i = 0; i < m->n_operators; i++) {
@@ -53,8 +53,10 @@ void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last
     }
     sum->read_s += weight * stats_increase(m->read_ns, &last->read_ns) / 1e9;
     sum->read_bytes += weight * stats_increase(m->read_bytes, &last->read_bytes);
-    sum->positions += weight * stats_increase(m->positions, &last->positions);
+    double positions = weight * stats_increase(m->positions, &last->positions);
+    sum->positions += positions;
     sum->cached_positions += weight * stats_increase(m->cached_positions, &last->cached_positions);
+    return positions;
 }
 
 void cw_compute_stats_deinit(struct compute_stats *sum)

@@ -35,9 +35,9 @@ struct compute_report {
 
 /* Adds what the worker computed since *last to the sums, and stores the new numbers in *last. counts false:
  * only stores them, because the numbers were added over an earlier connection, or by an earlier process of
- * the dispatcher. */
-void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last, const Cachew__StreamWork *m,
-                          bool counts);
+ * the dispatcher. Returns the number of added positions. */
+double cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last,
+                            const Cachew__StreamWork *m, bool counts);
 void cw_compute_stats_deinit(struct compute_stats *sum);
 /* {"operators": [{"name", "compute_s", "elements"}], "read_s", "read_bytes", "positions",
  * "cached_positions"}; NULL: no memory. */

@@ -7,6 +7,7 @@
 #include "service/dispatcher/caching.h"
 #include "service/dispatcher/json_list.h"
 #include "service/dispatcher/state.h"
+#include "service/dispatcher/worker_history.h"
 
 /* ---- taking points ---- */
 
@@ -43,7 +44,7 @@ static double point_batches(struct rank *r)
     return r->pace.known && now > before ? (double)(now - before) : 0;
 }
 
-static void point_add_ranks(struct job *j, double seconds, struct point *p)
+static void point_add_ranks(struct job *j, double seconds, struct series_point *p)
 {
     double batches = 0, demand = 0, waited = 0, most = 0;
     size_t n_known = 0, n_demand = 0;
@@ -61,22 +62,24 @@ static void point_add_ranks(struct job *j, double seconds, struct point *p)
         most = CW_MAX(most, r->pace.waited);
         n_known++;
     }
-    p->rate = (float)(batches / seconds);
-    p->demand = n_demand > 0 && n_demand == j->ranks.n_attached ? (float)demand : NAN;
-    p->waited = n_known > 0 ? (float)(waited / (double)n_known) : NAN;
-    p->waited_most = n_known > 0 ? (float)most : NAN;
+    p->values[JOB_RATE] = (float)(batches / seconds);
+    p->values[JOB_DEMAND] = n_demand > 0 && n_demand == j->ranks.n_attached ? (float)demand : NAN;
+    p->values[JOB_WAITED] = n_known > 0 ? (float)(waited / (double)n_known) : NAN;
+    p->values[JOB_WAITED_MOST] = n_known > 0 ? (float)most : NAN;
 }
 
 /* Adds the CPUs that workers used for the job's stream, and the share of elements that they read from caches.
  */
-static void point_add_stats(struct job *j, bool first, double seconds, struct point *p)
+static void point_add_stats(struct job *j, bool first, double seconds, struct series_point *p)
 {
     static const struct compute_stats nothing;
     const struct compute_stats *c = j->stream ? &j->stream->computed : &nothing;
     double positions = c->positions - j->history.positions, cached = c->cached_positions - j->history.cached;
     bool caches = c->cached_positions > 0 || (j->stream && cw_dp_caching_open(j->stream));
-    p->cpus = first ? NAN : (float)(CW_MAX(c->compute_s - j->history.compute_s, 0) / seconds);
-    p->cached = first || !caches || !(positions > 0) ? NAN : (float)CW_MIN(CW_MAX(cached / positions, 0), 1);
+    p->values[JOB_CPUS] = first ? NAN : (float)(CW_MAX(c->compute_s - j->history.compute_s, 0) / seconds);
+    p->values[JOB_CACHED] = first || !caches || !(positions > 0)
+                                ? NAN
+                                : (float)CW_MIN(CW_MAX(cached / positions, 0), 1);
     j->history.compute_s = c->compute_s;
     j->history.positions = c->positions;
     j->history.cached = c->cached_positions;
@@ -85,15 +88,15 @@ static void point_add_stats(struct job *j, bool first, double seconds, struct po
 /* Computes the job's point for the last `seconds`. */
 static void point_take(struct cw_dispatcher *d, struct job *j, double seconds)
 {
-    struct point *p = &j->history.now;
+    struct series_point *p = &j->history.now;
     bool first = p->at_ns == 0;
     p->at_ns = d->now_ns;
     point_add_stats(j, first, seconds, p);
     point_add_ranks(j, seconds, p);
-    p->workers = !j->stream          ? 0
-                 : d->scaler.enabled ? (float)cw_dp_worker_set_running(j->stream)
-                                     : (float)j->stream->assignments.n_ready;
-    p->wanted = d->scaler.enabled ? (float)j->scaling.claim.want : NAN;
+    p->values[JOB_WORKERS] = !j->stream          ? 0
+                             : d->scaler.enabled ? (float)cw_dp_worker_set_running(j->stream)
+                                                 : (float)j->stream->assignments.n_ready;
+    p->values[JOB_WANTED] = d->scaler.enabled ? (float)j->scaling.claim.want : NAN;
 }
 
 /* Returns the job's history, and makes it if there is none. NULL: no memory, or there are DP_HISTORIES
@@ -108,7 +111,7 @@ static struct history *history_get(struct cw_dispatcher *d, struct job *j)
 
 void cw_dp_history_tick(struct cw_dispatcher *d)
 {
-    if (d->now_ns - d->history.last_point_ns < DP_POINT_NS)
+    if (d->now_ns - d->history.last_point_ns < SERIES_INTERVAL_NS)
         return;
     double seconds = (double)(d->now_ns - d->history.last_point_ns) / 1e9;
     d->history.last_point_ns = d->now_ns;
@@ -117,16 +120,20 @@ void cw_dp_history_tick(struct cw_dispatcher *d)
         if (cw_dp_job_over(j))
             continue;
         point_take(d, j, seconds);
-        d->history.waited_most = fmax(d->history.waited_most, j->history.now.waited_most);
+        d->history.waited_most = fmax(d->history.waited_most, j->history.now.values[JOB_WAITED_MOST]);
         struct history *h = history_get(d, j);
         if (h)
-            h->points[h->n_points++ % DP_POINTS] = j->history.now;
+            cw_dp_series_add(&h->series, &j->history.now);
     }
+    cw_dp_worker_history_tick(d, seconds);
 }
 
 void cw_dp_history_free(struct cw_dispatcher *d, struct job *j)
 {
-    d->history.n -= j->history.kept != NULL;
+    if (!j->history.kept)
+        return;
+    d->history.n--;
+    cw_dp_series_deinit(&j->history.kept->series);
     free(j->history.kept);
     j->history.kept = NULL;
 }
@@ -158,21 +165,10 @@ void cw_dp_history_rank_gone(struct cw_dispatcher *d, const struct rank *r)
 
 /* ---- JSON ---- */
 
-static const struct {
-    const char *name;
-    size_t at;
-} columns[] = {
-    {"rate", offsetof(struct point, rate)},       {"demand", offsetof(struct point, demand)},
-    {"waited", offsetof(struct point, waited)},   {"waited_most", offsetof(struct point, waited_most)},
-    {"workers", offsetof(struct point, workers)}, {"wanted", offsetof(struct point, wanted)},
-    {"cpus", offsetof(struct point, cpus)},       {"cached", offsetof(struct point, cached)},
-};
-
-static json_t *point_value_json(const struct point *p, size_t column)
-{
-    float value = *(const float *)(const void *)((const char *)p + columns[column].at);
-    return isnan(value) ? json_null() : json_real(value);
-}
+static const char *const columns[JOB_COLUMNS] = {[JOB_RATE] = "rate",       [JOB_DEMAND] = "demand",
+                                                 [JOB_WAITED] = "waited",   [JOB_WAITED_MOST] = "waited_most",
+                                                 [JOB_WORKERS] = "workers", [JOB_WANTED] = "wanted",
+                                                 [JOB_CPUS] = "cpus",       [JOB_CACHED] = "cached"};
 
 static double history_since_start(const struct cw_dispatcher *d, uint64_t at_ns)
 {
@@ -184,21 +180,11 @@ json_t *cw_dp_history_now(const struct job *j)
     if (j->history.now.at_ns == 0 || cw_dp_job_over(j))
         return json_null();
     json_t *o = json_object();
-    for (size_t i = 0; i < CW_COUNT_OF(columns); i++)
-        cw_dp_json_set(&o, columns[i].name, point_value_json(&j->history.now, i));
-    return o;
-}
-
-/* Returns a list with one value of each point; column < 0: the times of the points. */
-static json_t *history_column_json(const struct cw_dispatcher *d, const struct history *h, int column)
-{
-    json_t *list = json_array();
-    for (size_t i = h->n_points - CW_MIN(h->n_points, (size_t)DP_POINTS); i < h->n_points; i++) {
-        const struct point *p = &h->points[i % DP_POINTS];
-        cw_dp_json_append(&list, column < 0 ? json_real(history_since_start(d, p->at_ns))
-                                            : point_value_json(p, (size_t)column));
+    for (size_t i = 0; i < JOB_COLUMNS; i++) {
+        float value = j->history.now.values[i];
+        cw_dp_json_set(&o, columns[i], isnan(value) ? json_null() : json_real(value));
     }
-    return list;
+    return o;
 }
 
 static json_t *history_marks_json(const struct cw_dispatcher *d, const struct history *h)
@@ -216,14 +202,13 @@ static json_t *history_marks_json(const struct cw_dispatcher *d, const struct hi
     return list;
 }
 
-json_t *cw_dp_history_json(const struct cw_dispatcher *d, const struct job *j)
+json_t *cw_dp_history_json(const struct cw_dispatcher *d, const struct job *j, uint64_t from_ns,
+                           uint64_t to_ns)
 {
     static const struct history none;
     const struct history *h = j->history.kept ? j->history.kept : &none;
-    json_t *o = json_pack("{s:f, s:f, s:o, s:o}", "uptime_s", history_since_start(d, d->now_ns), "interval_s",
-                          (double)DP_POINT_NS / 1e9, "t", history_column_json(d, h, -1), "events",
-                          history_marks_json(d, h));
-    for (int i = 0; i < (int)CW_COUNT_OF(columns); i++)
-        cw_dp_json_set(&o, columns[i].name, history_column_json(d, h, i));
+    json_t *o = cw_dp_series_json(&h->series, from_ns, to_ns, d->start_ns, columns, JOB_COLUMNS);
+    cw_dp_json_set(&o, "uptime_s", json_real(history_since_start(d, d->now_ns)));
+    cw_dp_json_set(&o, "events", history_marks_json(d, h));
     return o;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -236,6 +237,74 @@ static json_t *query_status(const struct cw_dispatcher *d)
     return o;
 }
 
+/* ---- histories ---- */
+
+#define HISTORY_S 900 /* seconds of a history whose query names no range */
+
+/* Sets *ret to a time of a query, in ns, from seconds since the dispatcher's start. */
+static bool query_time(const struct cw_dispatcher *d, const char *text, const char **end, uint64_t *ret)
+{
+    char *behind;
+    double s = strtod(text, &behind);
+    *end = behind;
+    if (behind == text || !isfinite(s))
+        return false;
+    *ret = d->start_ns + (uint64_t)(1e9 * CW_MIN(CW_MAX(s, 0), 1e9)); /* 1e9 s: 30 years */
+    return true;
+}
+
+/* Reads "?from=S&to=S", of which each part may be absent. */
+static bool query_range(const struct cw_dispatcher *d, const char *text, uint64_t *from_ns, uint64_t *to_ns)
+{
+    uint64_t since_start_ns = d->now_ns - d->start_ns;
+    *from_ns = d->now_ns - CW_MIN(since_start_ns, HISTORY_S * UINT64_C(1000000000));
+    *to_ns = UINT64_MAX;
+    for (char before = '?'; *text; before = '&') {
+        bool from = strncmp(text + 1, "from=", 5) == 0, to = strncmp(text + 1, "to=", 3) == 0;
+        if (*text != before || !(from || to))
+            return false;
+        if (!query_time(d, text + (from ? 6 : 4), &text, from ? from_ns : to_ns))
+            return false;
+    }
+    return true;
+}
+
+/* Returns the history of a job or worker, or the decisions of a job; `what` is jobs/NAME/decisions,
+ * jobs/NAME/history or workers/ID/history, with a range after a history. 0: it is none of these. */
+static int query_one(struct cw_dispatcher *d, const char *what, json_t **ret, struct cw_error *err)
+{
+    bool of_job = strncmp(what, "jobs/", 5) == 0, of_worker = strncmp(what, "workers/", 8) == 0;
+    const char *name = what + (of_job ? 5 : 8), *behind = of_job || of_worker ? strrchr(name, '/') : NULL;
+    static const char history_word[] = "/history";
+    uint64_t from_ns, to_ns;
+    bool decisions = behind && of_job && strcmp(behind, "/decisions") == 0,
+         history = behind && strncmp(behind, history_word, strlen(history_word)) == 0 &&
+                   query_range(d, behind + strlen(history_word), &from_ns, &to_ns);
+    if (!decisions && !history)
+        return 0;
+    int size = (int)CW_MIN(behind - name, DP_NAME + 1); /* job names are not longer */
+    _cleanup_free_ char *copy = strndup(name, (size_t)size);
+    char *end = copy;
+    uint64_t id = copy && of_worker ? strtoull(copy, &end, 10) : 0;
+    const struct worker *w = copy && of_worker && *copy && !*end ? cw_dp_worker_find(d, id) : NULL;
+    const struct job *j = copy && of_job ? cw_dp_job_find(d, copy) : NULL;
+    if (of_job && !j)
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "there is no job \"%.*s\": expected a job that runs, or ended within the last hour",
+            CW_MIN(size, DP_NAME), name);
+    if (of_worker && !w)
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "there is no worker \"%.*s\": expected the id of a worker that is connected, or was within the "
+            "last ten minutes",
+            CW_MIN(size, 24), name);
+    *ret = decisions ? cw_dp_scaling_decisions(d, j)
+           : of_job  ? cw_dp_history_json(d, j, from_ns, to_ns)
+                     : cw_dp_worker_history_json(d, w, from_ns, to_ns);
+    return 1;
+}
+
 /* ---- queries ---- */
 
 #define PRECISION 9 /* digits of measurements; further digits are noise */
@@ -244,20 +313,12 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
                         struct cw_error *err)
 {
     json_auto_t *answer = NULL;
-    const char *name = strncmp(what, "jobs/", 5) == 0 ? what + 5 : "", *behind = strrchr(name, '/');
-    bool decisions = behind && strcmp(behind, "/decisions") == 0,
-         history = behind && strcmp(behind, "/history") == 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (decisions || history) {
-        int size = (int)CW_MIN(behind - name, DP_NAME + 1); /* job names are not longer */
-        _cleanup_free_ char *copy = strndup(name, (size_t)size);
-        const struct job *j = copy ? cw_dp_job_find(d, copy) : NULL;
-        if (!j)
-            return cw_error_set(
-                err, CW_E_OPTION,
-                "there is no job \"%.*s\": expected a job that runs, or ended within the last hour",
-                CW_MIN(size, DP_NAME), name);
-        answer = decisions ? cw_dp_scaling_decisions(d, j) : cw_dp_history_json(d, j);
+    int r = query_one(d, what, &answer, err);
+    if (r < 0)
+        return r;
+    if (r > 0) {
+        /* answered */
     } else if (strcmp(what, "jobs") == 0) {
         answer = json_array();
         CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list)
@@ -283,7 +344,8 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
     } else {
         return cw_error_set(err, CW_E_OPTION,
                             "there is no query \"%.64s\": expected jobs, workers, streams, pools, status, "
-                            "targets, or jobs/NAME/decisions or jobs/NAME/history",
+                            "targets, jobs/NAME/decisions, jobs/NAME/history or workers/ID/history, the "
+                            "last two with ?from=S&to=S",
                             what);
     }
     *ret = answer ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;

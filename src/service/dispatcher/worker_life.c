@@ -156,6 +156,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
     w->peer = NULL;
     w->ready = false;
     w->rates.from_ns = 0;
+    cw_dp_worker_history_pause(w);
     w->rates.cpus = w->rates.batches_per_s = w->rates.bytes_per_s = 0;
     w->since_ns = d->now_ns;
     cw_dp_scaling_due(d);
@@ -211,6 +212,7 @@ void cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
     d->workers.n_awaited -= w->awaited;
     if (w->peer)
         w->peer->worker = NULL;
+    cw_dp_worker_history_free(d, w);
     cachew__register__free_unpacked(w->info, NULL);
     cw_dp_peer_unref(w->last_peer);
     free(w);

@@ -144,7 +144,8 @@ static void worker_note_work(struct cw_dispatcher *d, struct assignment *t, cons
                             .at_ns = d->now_ns};
     if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
         return;
-    cw_compute_stats_add(&t->stream->computed, t->computed, m, counts);
+    double elements = cw_compute_stats_add(&t->stream->computed, t->computed, m, counts);
+    t->worker->history.n_elements += elements;
 }
 
 static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m,

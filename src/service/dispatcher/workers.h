@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
+#include "service/dispatcher/worker_history.h"
 
 /* What decides whether the worker can have one more stream. */
 struct worker_room {
@@ -55,6 +56,7 @@ struct worker {
     struct worker_usage usage;
     struct worker_rates rates;
     struct worker_cache cache;
+    struct worker_history history;
     bool awaited; /* it is known from before a restart, and has not sent its Holdings yet */
     bool ready;   /* Registered was sent: it accepts requests */
     bool kept;    /* it has a new connection; what it still holds is not known until it sends its Holdings */

@@ -1,5 +1,5 @@
-// The view that the address of the page names: a job or a worker. The fragment holds it, so that a link, a
-// bookmark, Back, Forward and reload restore the view.
+// The view that the address of the page names: a job or a worker, and a range of time. The fragment holds it,
+// so that a link, a bookmark, Back, Forward and reload restore the view.
 
 function decoded(text) {
   try {
@@ -9,9 +9,9 @@ function decoded(text) {
   }
 }
 
-/** Returns the view {job, worker} of the address: each a text, or null if the address does not name it. */
+/** Returns the view {job, worker, range} of the address: each a text, or null if the address lacks it. */
 export function view() {
-  const view = { job: null, worker: null };
+  const view = { job: null, worker: null, range: null };
   for (const pair of location.hash.slice(1).split("&")) {
     const [name, value] = pair.split("=", 2);
     if (name in view && value) view[name] = decoded(value);

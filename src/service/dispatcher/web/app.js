@@ -7,6 +7,7 @@ import { JobView } from "./job.js";
 import { JobTable, byState, isOver } from "./jobs.js";
 import { listen } from "./keys.js";
 import { byId, clock, duration, number, plural, say, set, showFacts } from "./page.js";
+import { queryOf, rangeOf, zoomOut } from "./range.js";
 import { Service } from "./service.js";
 import { WorkerView } from "./worker.js";
 import { WorkerTables } from "./workers.js";
@@ -25,12 +26,14 @@ function chooseJob(jobs) {
 
 let requested; // the view whose pages were requested, with the name of its job
 
-function pages({ jobs }) {
-  const { worker } = view(), name = worker === null ? chooseJob(jobs) : null;
-  requested = { ...view(), name };
+function pages({ jobs, status }) {
+  const { worker } = view(), name = worker === null ? chooseJob(jobs) : null, range = rangeOf(view().range);
+  const query = queryOf(range, status.uptime_s, Date.now());
+  requested = { ...view(), name, range };
+  if (worker !== null) return { workerHistory: `workers/${encodeURIComponent(worker)}/history${query}` };
   if (name === null) return {};
   const job = `jobs/${encodeURIComponent(name)}`;
-  return { history: `${job}/history`, decisions: `${job}/decisions` };
+  return { history: `${job}/history${query}`, decisions: `${job}/decisions` };
 }
 
 // ---- the service ----
@@ -91,7 +94,7 @@ function moveFocus(from, to) {
 }
 
 function answered(all) {
-  const now = requested, { name } = now;
+  const now = requested, { name, range } = now;
   showConnection(null);
   say(byId("dispatcher"), all.status.name);
   document.title = title(all, now);
@@ -101,20 +104,31 @@ function answered(all) {
   jobTable.update(all.jobs, all.workers, name);
   workerTables.update(all.workers, all.pools);
   byId("job").hidden = name === null;
-  if (now.worker !== null) workerView.update(all, now.worker);
-  else jobView.update(all, name);
+  if (now.worker !== null) workerView.update(all, now.worker, range);
+  else jobView.update(all, name, range);
   set(byId("worker-back"), "href", link({ worker: null }));
   moveFocus(at, now);
   at = now;
 }
 
-/** Leaves the worker's page, or the job that the address names. */
+/** Ends a zoom, or leaves the worker's page, or the job that the address names. */
 function close() {
-  const now = view(), closed = link(now.worker !== null ? { worker: null } : { job: null });
+  const now = view();
+  if (!rangeOf(now.range).span) {
+    zoomOut();
+    return;
+  }
+  const closed = link(now.worker !== null ? { worker: null } : { job: null });
   if (closed !== link({})) location.hash = closed;
 }
 
-listen(close);
+/** Zooms the curves that are shown. */
+function nearer() {
+  const { curves } = at.worker === null ? jobView : workerView;
+  if (curves.history) curves.nearer();
+}
+
+listen(close, { "+": nearer, "-": () => !rangeOf(view().range).span && zoomOut() });
 const service = new Service({ more: pages, answered, lost: showConnection });
 window.addEventListener("hashchange", () => service.now());
 document.querySelector(".skip").addEventListener("click", (e) => {

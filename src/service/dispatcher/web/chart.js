@@ -1,10 +1,12 @@
-// The time line of a job: plots below one another on one time axis, with a numbered mark for each event. The
-// dispatcher bounds how many points and events it keeps, so everything is drawn anew each time. To screen
-// readers it is a picture with one label; job.js shows its numbers for one moment below it.
+// A time line: plots below one another on one time axis, with a numbered mark for each event. The dispatcher
+// bounds how many points and events it keeps, so everything is drawn anew each time. To screen readers it is
+// a picture with one label; curves.js shows its numbers for one moment below it.
 
-import { set, shape } from "./page.js";
+import { clock, set, shape } from "./page.js";
 
-const SPANS_S = [60, 120, 300, 600]; // lengths of the time axis, in seconds
+// lengths of the time axis in seconds: the least one that shows all points is used, up to the chosen range
+const SPANS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800];
+const DRAGGED = 8; // pixels: a pointer that moved less has clicked
 const LEFT = 58, RIGHT = 14, TITLE = 26, BODY = 84, GAP = 10, AXIS = 22, LANE = 22, LANES = 3, MARK = 9;
 // The scale of the demand ends at this multiple of the highest delivered rate at most: a longer scale would
 // flatten the other values.
@@ -23,9 +25,9 @@ function largest(columns) {
   return Math.max(0, ...columns.flatMap((column) => column.filter((v) => v !== null)));
 }
 
-/** Prints the value at a grid line. It needs no more than three digits, as it is a round number or half of
+/** Prints a number at a grid line. It needs no more than three digits, as it is a round number or half of
  * one. */
-function tick(value) {
+export function tick(value) {
   return Number(value.toPrecision(3)).toLocaleString("en");
 }
 
@@ -35,34 +37,25 @@ function quantile(column, part) {
   return values[Math.ceil(part * values.length) - 1] ?? 0;
 }
 
-const tops = {
+/** Functions of a history that return where the scale of a plot ends. */
+export const tops = {
   rate: (h) => {
     const rate = largest([h.rate]), demand = quantile(h.demand, MOST);
     return roundUp(Math.max(rate, rate > 0 ? Math.min(demand, TIMES * rate) : demand, 1e-3));
   },
   part: () => 1,
-  count: (h) => {
-    const most = Math.max(largest([h.workers, h.wanted]), 1);
+  most: (...keys) => (h) => roundUp(Math.max(largest(keys.map((key) => h[key])), 1e-3)),
+  count: (...keys) => (h) => {
+    const most = Math.max(largest(keys.map((key) => h[key])), 1);
     // up to 10 an even number, so that the grid line in the middle is a whole number
     return most <= 10 ? 2 * Math.ceil(most / 2) : roundUp(most);
   },
 };
 
-// Each line differs by its dashes as well as by its colour. A plot with `where` is shown where that column
-// has values.
-export const PLOTS = [
-  { title: "Batches per second", top: tops.rate, scale: tick,
-    lines: [{ key: "rate", name: "delivered", style: "main" },
-    { key: "demand", name: "demand", style: "other" }] },
-  { title: "Part of the time that ranks waited", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
-    lines: [{ key: "waited", name: "on average", style: "main" },
-      { key: "waited_most", name: "the rank that waited most", style: "other" }] },
-  { title: "Part of the elements read from caches", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
-    where: "cached", lines: [{ key: "cached", name: "read", style: "main" }] },
-  { title: "Workers", top: tops.count, scale: tick, steps: true,
-    lines: [{ key: "workers", name: "computing", style: "main" },
-    { key: "wanted", name: "wanted", style: "other" }] },
-];
+/** Prints a part of 1 at a grid line. */
+export function tickPart(value) {
+  return `${Math.round(100 * value)} %`;
+}
 
 export function isKnown(column) {
   return column.some((v) => v !== null);
@@ -74,22 +67,67 @@ export function sample(style) {
     shape("path", { d: "M1 5H27", class: `line ${style}` }));
 }
 
+/** Prints how long ago a time is, in the largest unit that gives a short number. */
+function ago(s) {
+  if (s < 60 || s === 90) return `${s} s ago`;
+  if (s < 3600) return `${s / 60} min ago`;
+  return s <= 86400 ? `${s / 3600} h ago` : `${s / 86400} days ago`;
+}
+
 export class TimeLine {
-  /** pointed(t): called with the time at which the user clicked. */
-  constructor(box, pointed) {
+  /**
+   * plots: [{title, top, scale, steps, where, lines: [{key, name, style}]}]: top(history) is where the scale
+   * ends, scale(value) prints a value at it. Each line differs by its dashes as well as by its colour. A plot
+   * with `where` is shown where that column has values. pointed(t): called with the time at which the user
+   * clicked. dragged(from, to): with the times between which the user drew. doubled(): after a double click.
+   */
+  constructor(box, plots, { pointed, dragged, doubled }) {
     this.svg = shape("svg", { class: "timeline", role: "img", "aria-label": "" });
     this.box = box;
-    this.pointed = pointed;
+    this.plots = plots;
     box.append(this.svg);
     new ResizeObserver(() => this.last && box.clientWidth !== this.drawn && this.draw(...this.last))
       .observe(box);
-    this.svg.addEventListener("click", (e) => {
-      if (this.last) pointed(this.time(e.clientX - this.svg.getBoundingClientRect().left));
+    this.listen(pointed, dragged, doubled);
+  }
+
+  listen(pointed, dragged, doubled) {
+    const at = (e) => e.clientX - this.svg.getBoundingClientRect().left;
+    let from = null; // where the pointer went down, in pixels; null: it is up
+    this.svg.addEventListener("pointerdown", (e) => {
+      if (!this.last || e.button !== 0) return;
+      from = at(e);
+      this.svg.setPointerCapture(e.pointerId);
     });
+    this.svg.addEventListener("pointermove", (e) => {
+      if (from === null) return;
+      this.dragging = Math.abs(at(e) - from) < DRAGGED ? null : [this.time(from), this.time(at(e))];
+      this.draw(...this.last);
+    });
+    this.svg.addEventListener("pointerup", (e) => {
+      if (from === null) return;
+      const began = from, range = this.dragging;
+      this.forget();
+      from = null;
+      if (range) dragged(Math.min(...range), Math.max(...range));
+      else pointed(this.time(began));
+    });
+    this.svg.addEventListener("pointercancel", () => {
+      from = null;
+      this.forget();
+    });
+    this.svg.addEventListener("dblclick", doubled);
+  }
+
+  /** Removes the range that the user draws. */
+  forget() {
+    this.dragging = null;
+    this.draw(...this.last);
   }
 
   time(x) {
-    return this.begin + ((x - LEFT) / (this.width - LEFT - RIGHT)) * this.span;
+    const part = (x - LEFT) / (this.width - LEFT - RIGHT);
+    return this.begin + Math.min(Math.max(part, 0), 1) * this.span;
   }
 
   x(t) {
@@ -97,16 +135,23 @@ export class TimeLine {
   }
 
   /** Draws the time line. history: from the dispatcher; marks: [{t, kind, number}] in order of time; moment:
-   * the time to mark; label: the description for screen readers. */
-  draw(history, marks, moment, label) {
-    this.last = [history, marks, moment, label];
-    const end = history.uptime_s, age = end - (history.t[0] ?? end);
-    this.span = SPANS_S.find((s) => s >= age) ?? SPANS_S.at(-1);
-    this.begin = end - this.span;
+   * the time to mark; range: of range.js; at: when the history came, in ms; label: the description for screen
+   * readers. */
+  draw(history, marks, moment, { range, at, label }) {
+    this.last = [history, marks, moment, { range, at, label }];
+    this.began = at - 1000 * history.uptime_s; // when the dispatcher started, in ms
+    if (range.span) {
+      const age = history.uptime_s - (history.t[0] ?? history.uptime_s);
+      this.span = Math.min(SPANS_S.find((s) => s >= age) ?? range.span, range.span);
+      this.begin = history.uptime_s - this.span;
+    } else {
+      this.span = range.to - range.from;
+      this.begin = range.from - this.began / 1000;
+    }
     this.drawn = this.box.clientWidth;
     this.width = Math.max(this.drawn, 280);
-    const seen = marks.filter((m) => m.t >= this.begin),
-      plots = PLOTS.filter((p) => !p.where || isKnown(history[p.where]));
+    const seen = marks.filter((m) => this.has(m.t)),
+      plots = this.plots.filter((p) => !p.where || isKnown(history[p.where]));
     const lanes = this.lanes(seen), top = 4 + LANE * Math.max(1, ...lanes.map((l) => l + 1));
     const height = top + plots.length * (TITLE + BODY + GAP) + AXIS;
     set(this.svg, "viewBox", `0 0 ${this.width} ${height}`);
@@ -114,11 +159,22 @@ export class TimeLine {
     set(this.svg, "aria-label", label);
     this.svg.replaceChildren(
       ...plots.map((plot, i) => this.plot(plot, history, top + i * (TITLE + BODY + GAP) + TITLE)),
-      this.axis(height - AXIS),
+      this.axis(height - AXIS, range),
+      ...(this.dragging ? [this.selection(...this.dragging, top, height - AXIS)] : []),
       ...seen.map((m, i) => this.mark(m, 4 + LANE * lanes[i] + MARK, height - AXIS)),
-      ...(moment === null || moment < this.begin ? []
+      ...(moment === null || !this.has(moment) ? []
         : [shape("path", { class: "moment", d: `M${this.x(moment).toFixed(1)} ${top}V${height - AXIS}` })]),
     );
+  }
+
+  /** Whether the time is on the time axis. */
+  has(t) {
+    return t >= this.begin && t <= this.begin + this.span;
+  }
+
+  selection(from, to, top, bottom) {
+    const [left, right] = [this.x(Math.min(from, to)), this.x(Math.max(from, to))];
+    return shape("rect", { class: "selection", x: left, y: top, width: right - left, height: bottom - top });
   }
 
   /** Returns the lane of each mark: marks that are close together are drawn in lanes above each other. */
@@ -151,7 +207,7 @@ export class TimeLine {
     let d = "", open = false;
     history[key].forEach((v, i) => {
       const t = history.t[i];
-      if (v === null || t < this.begin) {
+      if (v === null || !this.has(t)) {
         open = false;
         return;
       }
@@ -162,13 +218,13 @@ export class TimeLine {
     return d;
   }
 
-  axis(y) {
+  axis(y, range) {
     const parts = this.width < 560 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
     const texts = parts.map((part) => {
-      const ago = this.span * (1 - part);
-      const text = ago === 0 ? "now" : ago < 60 || ago === 90 ? `${ago} s ago` : `${ago / 60} min ago`;
+      const before = this.span * (1 - part), t = this.begin + part * this.span;
+      const text = !range.span ? clock(this.began + 1000 * t) : before === 0 ? "now" : ago(before);
       return shape("text",
-        { x: this.x(this.begin + part * this.span), y: y + 15, class: "scale",
+        { x: this.x(t), y: y + 15, class: "scale",
         "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, text);
     });
     return shape("g", {}, ...texts);

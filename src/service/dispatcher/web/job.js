@@ -1,11 +1,26 @@
 // The section of the selected job: its time line, the policy's decisions and lost connections, how long its
 // ranks waited, and its computing time by operator.
 
-import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
+import { tick, tickPart, tops } from "./chart.js";
+import { Curves } from "./curves.js";
 import { heldBack } from "./held.js";
-import { NONE, byId, bytes, clock, duration, element, epochOf, number, percent, plural, say, seconds, set,
-  showHeld, showPart, showState } from "./page.js";
+import { NONE, byId, bytes, clock, duration, element, epochOf, moment, number, percent, plural, say, seconds,
+  set, showHeld, showPart, showState } from "./page.js";
 import { Table } from "./table.js";
+
+const PLOTS = [
+  { title: "Batches per second", top: tops.rate, scale: tick,
+    lines: [{ key: "rate", name: "delivered", style: "main" },
+      { key: "demand", name: "demand", style: "other" }] },
+  { title: "Part of the time that ranks waited", top: tops.part, scale: tickPart,
+    lines: [{ key: "waited", name: "on average", style: "main" },
+      { key: "waited_most", name: "the rank that waited most", style: "other" }] },
+  { title: "Part of the elements read from caches", top: tops.part, scale: tickPart, where: "cached",
+    lines: [{ key: "cached", name: "read", style: "main" }] },
+  { title: "Workers", top: tops.count("workers", "wanted"), scale: tick, steps: true,
+    lines: [{ key: "workers", name: "computing", style: "main" },
+      { key: "wanted", name: "wanted", style: "other" }] },
+];
 
 function rankState(rank) {
   return rank.finished ? "done" : rank.attached ? "running" : "gone";
@@ -111,9 +126,8 @@ function details(record) {
 
 export class JobView {
   constructor() {
-    this.timeline = new TimeLine(byId("timeline"), (t) => this.point(t));
-    this.moment = byId("moment");
-    this.moment.addEventListener("input", () => this.moved());
+    this.curves = new Curves(byId("job-curves"),
+      { prefix: "", plots: PLOTS, sentence: (h, i) => this.sentence(h, i) });
     this.ranks = new Table(byId("ranks"),
       { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank,
       text: (r) => `${r.rank} ${rankState(r)} ${r.client ?? ""}`,
@@ -124,21 +138,11 @@ export class JobView {
     this.cache_points = new Table(byId("cache_points"),
       { caption: "Cache points", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name,
       none: "" });
-    this.values = PLOTS.flatMap((plot) => this.legend(plot));
     this.name = null;
   }
 
-  /** Adds an entry for a plot to the legend. Returns [{key, item}]: the column and the element of each line.
-   */
-  legend(plot) {
-    const values = plot.lines.map((line) =>
-      ({ key: line.key, item: element("span", {}, sample(line.style), line.name) }));
-    byId("legend").append(element("li", {}, `${plot.title}: `, ...values.map((v) => v.item)));
-    return values;
-  }
-
-  /** all: the object that service.js passes to `answered`; name: of the job. */
-  update(all, name) {
+  /** all: the object that service.js passes to `answered`; name: of the job; range: of range.js. */
+  update(all, name, range) {
     const { history = null } = all, job = all.jobs.find((j) => j.name === name);
     byId("job-known").hidden = !job || !history;
     if (this.name !== name) this.begin(name);
@@ -155,18 +159,12 @@ export class JobView {
     this.history = history;
     this.at = all.at;
     this.events = happened(all.decisions, history);
-    this.follow();
+    this.curves.update(history, this.events, all.at, range);
     this.list();
     this.ranks.update(job.ranks);
     const stream = all.streams.find((s) => s.stream === job.stream);
     this.operators.update(operators(stream));
     this.showMarkers(stream);
-    for (const { item, key } of this.values) item.hidden = !isKnown(history[key]);
-    for (const plot of byId("legend").children) plot.hidden = [...plot.children].every((item) => item.hidden);
-    const uptime = all.status.uptime_s;
-    say(byId("timeline-note"),
-      uptime < 600 ? `The dispatcher started at ${clock(all.at - 1000 * uptime)}; nothing earlier is known.`
-        : "");
   }
 
   /** Shows the cache points of the job's stream. */
@@ -184,7 +182,7 @@ export class JobView {
 
   begin(name) {
     this.name = name;
-    this.held = null; // the time that the user selected; null: the latest
+    this.curves.begin();
     this.listed = new Map();
     this.news = false;
     byId("events").replaceChildren();
@@ -205,47 +203,10 @@ export class JobView {
     return `${words.join("; ")}.`;
   }
 
-  // ---- the moment ----
-
-  follow() {
-    const t = this.history.t;
-    let i = this.held === null ? -1 : t.findIndex((x) => x >= this.held - 1e-6);
-    if (i < 0) { // no time is selected, or the dispatcher was restarted
-      i = t.length - 1;
-      this.held = null;
-    }
-    set(this.moment, "max", Math.max(t.length - 1, 0));
-    this.moment.value = i;
-    this.moment.disabled = t.length === 0;
-    this.tell();
-  }
-
-  moved() {
-    const i = Number(this.moment.value);
-    this.held = i === this.history.t.length - 1 ? null : this.history.t[i];
-    this.tell();
-  }
-
-  /** The user clicked at time t. */
-  point(t) {
-    const after = this.history.t.findIndex((x) => x >= t);
-    this.moment.value = after < 0 ? this.history.t.length - 1 : after;
-    this.moved();
-  }
-
-  tell() {
-    const i = Number(this.moment.value), h = this.history;
-    const text = h.t.length === 0 ? "Nothing was measured yet." : this.sentence(i);
-    say(byId("moment-text"), text);
-    set(this.moment, "aria-valuetext", text);
-    this.timeline.draw(h, this.events, this.held,
-      `Time line. ${h.t.length === 0 ? text : this.sentence(h.t.length - 1)}`);
-  }
-
-  sentence(i) {
-    const h = this.history, ago = h.uptime_s - h.t[i];
-    const when = `${clock(this.at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
-    return `${when}: ${number(h.rate[i])} batches per second, demand ${number(h.demand[i])}; ` +
+  /** The values of point i of the history in words. */
+  sentence(h, i) {
+    return `${moment(this.at, h.uptime_s - h.t[i])}: ` +
+      `${number(h.rate[i])} batches per second, demand ${number(h.demand[i])}; ` +
       `ranks waited ${percent(h.waited[i])} of the time on average, ` +
       `the one that waited longest ${percent(h.waited_most[i])}; ` +
       `${plural(h.workers[i] ?? 0, "worker")}` +
@@ -280,7 +241,7 @@ export class JobView {
   item(event) {
     const show = element("button", { type: "button" }, "Show",
       element("span", { class: "unseen" }, ` on the time line: ${event.what}`));
-    show.addEventListener("click", () => this.point(event.t));
+    show.addEventListener("click", () => this.curves.point(event.t));
     const when = clock(this.at - 1000 * (this.history.uptime_s - event.t));
     return element("li", { class: event.kind },
       element("p", {}, element("strong", {}, event.what), " ", element("span", { class: "when" }, when), " ",

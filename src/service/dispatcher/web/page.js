@@ -104,11 +104,18 @@ export function epochOf(job) {
   return job.epochs < 2 ** 53 ? `${epoch} of ${number(job.epochs)}` : `${epoch}, no end`;
 }
 
-/** Prints the local time of day. ms: since 1970. */
+/** Prints the local time of day, after the date if that is not today. ms: since 1970. */
 export function clock(ms) {
   const two = (n) => String(n).padStart(2, "0");
   const at = new Date(ms);
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  const date = at.toDateString() === new Date().toDateString() ? ""
+    : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+  return `${date}${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** Prints a moment that was so many seconds before `at` (ms): its time, and how long ago it was. */
+export function moment(at, ago) {
+  return `${clock(at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
 }
 
 export function plural(n, one, many = `${one}s`) {

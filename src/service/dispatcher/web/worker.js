@@ -1,7 +1,22 @@
-// The page of one worker: its state.
+// The page of one worker: its state, and its measurements over time.
 
-import { NONE, byId, bytes, number, percent, say, showFacts, showState } from "./page.js";
+import { tick, tickPart, tops } from "./chart.js";
+import { Curves } from "./curves.js";
+import { NONE, byId, bytes, moment, number, percent, say, showFacts, showState } from "./page.js";
 import { found } from "./workers.js";
+
+const PLOTS = [
+  { title: "CPUs", top: tops.most("cpus"), scale: tick,
+    lines: [{ key: "cpus", name: "in use", style: "main" }] },
+  { title: "Memory", top: tops.most("memory_in_use"), scale: bytes,
+    lines: [{ key: "memory_in_use", name: "in use for batches", style: "main" }] },
+  { title: "Elements per second", top: tops.most("elements_per_s"), scale: tick,
+    lines: [{ key: "elements_per_s", name: "computed or read from caches", style: "main" }] },
+  { title: "Part of the elements found in the cache", top: tops.part, scale: tickPart, where: "cache_part",
+    lines: [{ key: "cache_part", name: "found", style: "main" }] },
+  { title: "Cache directory", top: tops.most("cache_used"), scale: bytes, where: "cache_used",
+    lines: [{ key: "cache_used", name: "size", style: "main" }] },
+];
 
 function facts(w) {
   const all = [
@@ -20,9 +35,15 @@ function facts(w) {
 }
 
 export class WorkerView {
-  /** all: the object that service.js passes to `answered`; id: of the worker, as text. */
-  update(all, id) {
-    const worker = all.workers.find((w) => String(w.id) === id);
+  constructor() {
+    this.id = null;
+    this.curves = new Curves(byId("worker-curves"),
+      { prefix: "worker-", plots: PLOTS, sentence: (h, i) => this.sentence(h, i) });
+  }
+
+  /** all: the object that service.js passes to `answered`; id: of the worker, as text; range: of range.js. */
+  update(all, id, range) {
+    const { workerHistory: history } = all, worker = all.workers.find((w) => String(w.id) === id);
     say(byId("worker-id"), id);
     byId("worker-facts").hidden = !worker;
     say(byId("worker-problem"), !worker
@@ -30,8 +51,21 @@ export class WorkerView {
       : worker.unfit.map((u) => u.why).join("; "));
     byId("worker-problem").hidden = byId("worker-problem").textContent === "";
     byId("worker-state").hidden = !worker;
+    byId("worker-curves").hidden = !history;
+    if (this.id !== id) this.curves.begin();
+    this.id = id;
+    this.at = all.at;
+    if (history) this.curves.update(history, [], all.at, range);
     if (!worker) return;
     showState(byId("worker-state"), worker.state);
     showFacts(byId("worker-facts"), facts(worker));
+  }
+
+  /** The values of point i of the history in words. */
+  sentence(h, i) {
+    return `${moment(this.at, h.uptime_s - h.t[i])}: ` +
+      `${number(h.cpus[i])} CPUs and ${bytes(h.memory_in_use[i])} of memory in use; ` +
+      `${number(h.elements_per_s[i])} elements per second` +
+      `${h.cache_part[i] === null ? "" : `, ${percent(h.cache_part[i])} found in the cache`}.`;
   }
 }
