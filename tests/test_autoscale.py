@@ -445,12 +445,13 @@ def test_pools_without_a_name_of_their_own_are_refused():
         ("objective", "cost"),
         ("price-client", 3),
         ("price-worker", 3),
+        ("currency", "EUR"),
     ],
 )
 def test_an_option_that_means_nothing_without_autoscale_is_refused(option, value):
     """All but the policy were passed over."""
     assert f"--{option} needs --autoscale: expected both" in refused("up", f"--{option}", value)
-    if option in ("objective", "price-client", "price-worker"):
+    if option in ("objective", "price-client", "price-worker", "currency"):
         assert f"--{option} needs --policy: expected both" in refused("dispatcher", f"--{option}", value)
 
 
@@ -470,6 +471,12 @@ def test_prices_have_the_same_bounds_wherever_they_are_said():
     assert "a number from 0 to 1e+06" in refused(
         "provision", "--dispatcher", "127.0.0.1:1", "--price-worker", 1e8
     )
+
+
+@pytest.mark.parametrize("name", ["", "a" * 17, "E\x1bUR", "EU\u202eR"])
+def test_a_currency_is_a_short_visible_text(name):
+    for verb in (["up", "--autoscale"], ["dispatcher", "--policy", "auto"]):
+        assert "1 to 16 bytes of visible text" in refused(*verb, "--currency", name)
 
 
 def test_words_that_mean_nothing(daemons):

@@ -126,19 +126,22 @@ def test_what_a_job_is_to_gain(daemons, pipeline, page):
         "cost",
         "--price-client",
         8.8,
+        "--currency",
+        "€",
     )
     with endless_job(pipeline, service, "one"):
         page.open(url(service))
         page.until(
             "document.querySelector('#job-state').textContent.includes('; objective: cost, the "
-            "ranks cost 8.80 per hour; ')"
+            "ranks cost 8.80 € per hour; ')"
         )
+        page.until("document.querySelector('#pools tbody')?.rows[0].cells[4].textContent === '0.43 €'")
         assert answer(
             "jobs", "--service", service.address, "--aim", "one", "--objective", "time", "--price-client", 32
         )
         page.until(
             "document.querySelector('#job-state').textContent.includes('; objective: time, the ranks cost 32 "
-            "per hour; ')"
+            "€ per hour; ')"
         )
 
 

@@ -57,7 +57,8 @@ static int dispatcher_serve(struct dispatcher_run *x, struct cw_error *err)
                                   ? CW_OBJECTIVE_COST
                                   : CW_OBJECTIVE_TIME,
                  .client_price_per_h = x->scaling.price_client,
-                 .worker_price_per_h = x->scaling.price_worker},
+                 .worker_price_per_h = x->scaling.price_worker,
+                 .currency = x->scaling.currency},
         .log = dispatcher_on_log,
         .log_arg = &x->log};
     r = cw_loop_signals(x->loop, dispatcher_on_signal, x, err);

@@ -7,6 +7,7 @@
 struct cli_scaling {
     const char *policy, *objective;    /* names; policy NULL: no policy; objective NULL: "time" */
     double price_client, price_worker; /* per hour */
+    const char *currency;              /* of prices and costs; NULL: not named */
     struct cw_policy found;            /* the policy that `policy` names */
 };
 
@@ -29,10 +30,17 @@ struct cli_scaling {
          .needs = needed, \
          .least = CW_CLIENT_PRICE_LEAST, \
          .most = CW_CLIENT_PRICE_MOST}, \
+        {"price-worker", \
+         CLI_NUMBER, \
+         &(x)->price_worker, \
+         "P", \
+         "tell the policy what a worker costs per hour, in the same currency (default 0.427)", \
+         .needs = needed, \
+         .most = CW_WORKER_PRICE_MOST}, \
     { \
-        "price-worker", CLI_NUMBER, &(x)->price_worker, "P", \
-            "tell the policy what a worker costs per hour, in the same currency (default 0.427)", \
-            .needs = needed, .most = CW_WORKER_PRICE_MOST \
+        "currency", CLI_TEXT, &(x)->currency, "NAME", \
+            "name the currency of prices and costs where they are shown, such as EUR (default: not named)", \
+            .needs = needed \
     }
 extern const char *const cli_objectives[]; /* "time", "cost" */
 
@@ -44,5 +52,6 @@ extern const char *const cli_objectives[]; /* "time", "cost" */
 /* Sets the error for a policy that does not exist. The message lists the known names, and `more` (or NULL): a
  * name that only this verb knows. */
 int cli_policy_unknown(const char *name, const char *more, struct cw_error *err) _must_check_;
-/* Sets x->found from x->policy, unless that is NULL. CW_E_OPTION: there is no such policy. */
+/* Checks the currency, and sets x->found from x->policy, unless that is NULL. CW_E_OPTION: the currency is no
+ * short text, or there is no such policy. */
 int cli_scaling_find(struct cli_scaling *x, struct cw_error *err) _must_check_;

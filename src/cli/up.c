@@ -127,7 +127,8 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
     if (u->scaling.policy)
         command_add(&c, "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client",
                     command_number(&c, "%g", u->scaling.price_client), "--price-worker",
-                    command_number(&c, "%g", u->scaling.price_worker), NULL);
+                    command_number(&c, "%g", u->scaling.price_worker), "--currency", u->scaling.currency,
+                    NULL);
     command_add_common(&c, u);
     int r = daemon_start(u, &u->daemons[0], &c, err);
     if (r < 0)

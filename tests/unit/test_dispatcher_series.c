@@ -25,11 +25,16 @@ static uint64_t time_of(size_t i)
 static float value_of(size_t i, size_t column)
 {
     switch (column) {
-    case 0: return (float)i;
-    case 1: return i / 43200 % 2 ? NAN : (float)(i % 97);
-    case 2: return i % 5 ? NAN : (float)(i % 11);
-    case 3: return NAN;
-    default: return (float)((i * 2654435761U) % 1000) / 7;
+    case 0:
+        return (float)i;
+    case 1:
+        return i / 43200 % 2 ? NAN : (float)(i % 97);
+    case 2:
+        return i % 5 ? NAN : (float)(i % 11);
+    case 3:
+        return NAN;
+    default:
+        return (float)((i * 2654435761U) % 1000) / 7;
     }
 }
 
@@ -95,7 +100,7 @@ static void test_means_are_those_of_a_reference(void **state)
 {
     (void)state;
     static const double spans_s[] = {0, 1, 60, 899, 900, 901, 3600, 7200, 86400, 7 * 86400, 30 * 86400};
-    static const size_t looks[] = {0,    1,    3,    4,     449,   450,   451,    1799,      1800,
+    static const size_t looks[] = {0,    1,    3,    4,     449,   450,   451,    1799,       1800,
                                    1801, 1811, 5000, 43199, 43200, 43300, 302400, DAYS_8 - 1, DAYS_8};
     struct series s = {0};
     size_t n = 0;
@@ -106,7 +111,8 @@ static void test_means_are_those_of_a_reference(void **state)
         }
         uint64_t now_ns = n > 0 ? time_of(n - 1) : START_NS;
         for (size_t i = 0; i < CW_COUNT_OF(spans_s); i++) {
-            uint64_t span_ns = (uint64_t)(1e9 * spans_s[i]), from_ns = now_ns > span_ns ? now_ns - span_ns : 0;
+            uint64_t span_ns = (uint64_t)(1e9 * spans_s[i]),
+                     from_ns = now_ns > span_ns ? now_ns - span_ns : 0;
             check(&s, n, from_ns, UINT64_MAX);
             check(&s, n, from_ns, from_ns + span_ns / 2);
         }
@@ -119,6 +125,7 @@ static void test_means_are_those_of_a_reference(void **state)
 static void test_each_span_has_its_tier(void **state)
 {
     (void)state;
+
     static const struct {
         double span_s, interval_s;
     } want[] = {{900, 2}, {3600, 8}, {86400, 192}, {7 * 86400, 1344}};
@@ -131,7 +138,8 @@ static void test_each_span_has_its_tier(void **state)
     uint64_t now_ns = START_NS + (DAYS_8 - 1) * SERIES_INTERVAL_NS;
     for (size_t i = 0; i < CW_COUNT_OF(want); i++) {
         double interval_s;
-        size_t n = cw_dp_series_read(&s, now_ns - (uint64_t)(1e9 * want[i].span_s), UINT64_MAX, got, &interval_s);
+        size_t n = cw_dp_series_read(&s, now_ns - (uint64_t)(1e9 * want[i].span_s), UINT64_MAX, got,
+                                     &interval_s);
         assert_true(interval_s == want[i].interval_s);
         assert_in_range(n, SERIES_POINTS - 2, SERIES_POINTS + 1);
     }

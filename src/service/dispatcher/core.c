@@ -219,7 +219,8 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");
-    if (!d->name) {
+    d->scaler.currency = o->currency ? strdup(o->currency) : NULL;
+    if (!d->name || (o->currency && !d->scaler.currency)) {
         cw_dispatcher_free(d);
         return cw_error_nomem(err, 64, "the dispatcher");
     }
@@ -274,6 +275,7 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
     cw_map_deinit(&d->jobs.by_name);
     cw_map_deinit(&d->pipelines.by_fingerprint);
     free(d->name);
+    free(d->scaler.currency);
     free(d);
     return NULL;
 }

@@ -48,6 +48,7 @@ struct cw_dispatcher_options {
     enum cw_objective objective;
     /* default prices: of all ranks of a job together; of one worker whose pool has no price */
     double client_price_per_h, worker_price_per_h;
+    const char *currency; /* of prices and costs, for people; copied. NULL: not named */
 };
 
 int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io,

@@ -63,6 +63,7 @@ struct scaler {
     struct cw_policy policy;
     enum cw_objective objective;
     double client_price_per_h, worker_price_per_h;
+    char *currency;                      /* of these, for people; NULL: not named */
     struct cw_link pools;                /* the cheapest first */
     uint64_t busy_ns;                    /* when a job last needed workers */
     uint64_t n_decisions, n_cache_moves; /* n_cache_moves: those that move a cache point */

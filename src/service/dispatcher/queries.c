@@ -232,6 +232,8 @@ static json_t *query_status(const struct cw_dispatcher *d)
                           query_integer(d->leases.n_late), "moved", query_integer(d->leases.n_moved), NULL);
     if (d->scaler.enabled)
         cw_dp_json_set(&o, "policy", query_policy(&d->scaler.policy));
+    if (d->scaler.currency)
+        cw_dp_json_set(&o, "currency", cw_dp_json_text(d->scaler.currency));
     cw_dp_json_set(&o, "journal",
                    d->journal.retry_ns != 0 ? cw_dp_json_text(d->journal.error.message) : json_string("ok"));
     return o;

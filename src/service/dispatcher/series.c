@@ -89,7 +89,7 @@ json_t *cw_dp_series_json(const struct series *s, uint64_t from_ns, uint64_t to_
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
             cw_dp_json_append(&list, isnan(points[i].values[column]) ? json_null()
-                                                                      : json_real(points[i].values[column]));
+                                                                     : json_real(points[i].values[column]));
         cw_dp_json_set(&o, names[column], list);
     }
     return o;

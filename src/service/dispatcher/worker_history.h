@@ -1,5 +1,5 @@
-/* The history of each worker, for the dashboard: a series of measurements (series.h). It is not in the journal:
- * after a restart of the dispatcher it begins empty. Loop thread only. */
+/* The history of each worker, for the dashboard: a series of measurements (series.h). It is in memory only,
+ * and begins empty after a restart of the dispatcher. Loop thread only. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -25,6 +25,7 @@ enum worker_column {
 struct worker_history {
     struct series *kept; /* NULL: no heartbeat came yet, or there are DP_WORKER_HISTORIES already */
     double n_elements;   /* that it computed or read from caches, so far */
+
     /* sums at the last point */
     struct {
         bool known; /* false: there is no point since it connected */

@@ -6,7 +6,7 @@ import { heldBack } from "./held.js";
 import { JobView } from "./job.js";
 import { JobTable, byState, isOver } from "./jobs.js";
 import { listen } from "./keys.js";
-import { byId, clock, duration, number, plural, say, set, showFacts } from "./page.js";
+import { byId, clock, duration, number, plural, say, set, setCurrency, showFacts } from "./page.js";
 import { queryOf, rangeOf, zoomOut } from "./range.js";
 import { Service } from "./service.js";
 import { WorkerView } from "./worker.js";
@@ -96,6 +96,7 @@ function moveFocus(from, to) {
 function answered(all) {
   const now = requested, { name, range } = now;
   showConnection(null);
+  setCurrency(all.status.currency);
   say(byId("dispatcher"), all.status.name);
   document.title = title(all, now);
   showView(now.worker);

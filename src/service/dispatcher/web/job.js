@@ -4,8 +4,8 @@
 import { tick, tickPart, tops } from "./chart.js";
 import { Curves } from "./curves.js";
 import { heldBack } from "./held.js";
-import { NONE, byId, bytes, clock, duration, element, epochOf, moment, number, percent, plural, say, seconds,
-  set, showHeld, showPart, showState } from "./page.js";
+import { NONE, byId, bytes, clock, duration, element, epochOf, moment, money, number, percent, plural, say,
+  seconds, set, showHeld, showPart, showState } from "./page.js";
 import { Table } from "./table.js";
 
 const PLOTS = [
@@ -74,8 +74,8 @@ function ofPools(n, { pools }) {
 }
 const ALTERNATIVES = [["workers", "Workers", ofPools], ["cache", "Cached after", (v) => v ?? "nothing"],
   ["batch_s", "Time per batch", seconds], ["time_s", "Rest of the job", duration],
-  ["cost", "Cost of the rest", number], ["held_s", "Until the next decision", duration],
-    ["held_cost", "Cost until then", number]];
+  ["cost", "Cost of the rest", money], ["held_s", "Until the next decision", duration],
+    ["held_cost", "Cost until then", money]];
 
 // ---- what happened ----
 
@@ -194,7 +194,7 @@ export class JobView {
       `epoch ${epochOf(job)}`, `order ${job.order}`, job.guarantee];
     if (job.scaling) {
       const { phase, objective, client_price_per_h: price, weight, priority, quota } = job.scaling;
-      words.push(`policy: ${phase}`, `objective: ${objective}, the ranks cost ${number(price)} per hour`);
+      words.push(`policy: ${phase}`, `objective: ${objective}, the ranks cost ${money(price)} per hour`);
       words.push(`weight ${number(weight)}, priority ${priority}, ${quota ? `quota ${quota}` : "no quota"}`);
     }
     if (Number.isFinite(job.now?.cpus)) {

@@ -66,6 +66,19 @@ export function number(value) {
   return value.toFixed(size >= 10 ? 1 : 2);
 }
 
+let currency = null; // of prices and costs; null: not named
+
+/** Sets the currency of all prices and costs; undefined: it is not named. */
+export function setCurrency(name) {
+  currency = name ?? null;
+}
+
+/** Prints a price or cost, with its currency. */
+export function money(value) {
+  const text = number(value);
+  return currency === null || text === NONE ? text : `${text} ${currency}`;
+}
+
 export function percent(part) {
   return part === null || part === undefined ? NONE
     : `${(100 * part).toFixed(part > 0 && part < 0.0995 ? 1 : 0)} %`;

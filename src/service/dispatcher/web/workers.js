@@ -1,7 +1,7 @@
 // The tables of workers, of their caches, and of the provisioners that start them.
 
 import { link } from "./address.js";
-import { NONE, byId, bytes, number, percent, say, showLink, showPart, showState } from "./page.js";
+import { NONE, byId, bytes, money, number, percent, say, showLink, showPart, showState } from "./page.js";
 import { Table } from "./table.js";
 
 /** Workers that can't serve a stream first, then draining, ready and gone ones; among equal ones the oldest
@@ -62,7 +62,7 @@ const POOL_COLUMNS = [
   { title: "Running", numeric: true, show: (cell, p) => say(cell, number(p.workers)) },
   { title: "Wanted", numeric: true, show: (cell, p) => say(cell, number(p.wanted)) },
   { title: "Maximum", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
-  { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, number(p.price_per_h)) },
+  { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, money(p.price_per_h)) },
   { title: "Time to start", numeric: true,
     show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
   { title: "Why fewer run", show: (cell, p) => say(cell, p.why ?? "") },
