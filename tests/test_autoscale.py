@@ -350,7 +350,20 @@ def test_decisions_are_told(daemons, pipeline):
         )
         told = f"{page[0]['record']['what']}: 2 workers were requested by the policy fixed:N"
         assert told.startswith("2 workers")
-        assert told in jobs("explain", "one", "--service", service.address)
+        lines = jobs("explain", "one", "--service", service.address).splitlines()
+        assert [line.split(":")[0].split(",")[0] for line in lines] == [
+            "bottleneck",
+            "what to do",
+            "batches/s",
+            "workers",
+            "last decision",
+        ]
+        assert lines[3].endswith(" of 2 wanted by the policy fixed:2, objective time") and told in lines[4]
+        verbose = jobs("explain", "one", "--verbose", "--service", service.address).splitlines()
+        assert len(verbose) > 5 and told in verbose[5]
+        assert "expected cachew jobs explain NAME --verbose" in refused(
+            "jobs", "--verbose", "--service", service.address
+        )
         assert service.json("/api/v1/pools")[0]["maximum"] == 2
         wait_for(lambda: f'job "one": {told}' in service.err)
         assert 'there is no job "two"' in refused("jobs", "explain", "two", "--service", service.address)
@@ -370,7 +383,7 @@ def test_alternatives_of_several_pools_say_of_which(daemons, pipeline):
         )
         alternatives = decisions[0]["record"]["alternatives"]
         assert [a["pools"] for a in alternatives] == [{"local": 1, "far": 0}, {"local": 0, "far": 1}]
-        told = jobs("explain", "one", "--service", dispatcher.address)
+        told = jobs("explain", "one", "--verbose", "--service", dispatcher.address)
         for a in alternatives:
             of = ", ".join(f"{n} of {name}" for name, n in a["pools"].items() if n)
             assert f"{a['workers']} worker{'s' * (a['workers'] != 1)} ({of})" in told

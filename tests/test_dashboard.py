@@ -1021,53 +1021,40 @@ def test_rows_that_stay_are_the_same_ones(real, page):
 
 
 @pytest.mark.parametrize(
-    ("waited", "cpus", "running", "kind", "held"),
+    ("kind", "waited", "says", "shown"),
     [
-        (0.01, 0.9, 2, "good", "● nothing"),
-        (0.2, 0.9, 2, "odd", "▲ CPUs of workers: 90 % in use"),
-        (0.8, 0.9, 2, "bad", "✕ CPUs of workers: 90 % in use"),
-        (
-            0.8,
-            0.1,
-            2,
-            "bad",
-            "✕ not the CPUs of workers (10 % in use): storage, network, or functions that wait",
-        ),
-        (0.8, 0.9, 1, "bad", "✕ too few workers: 1 of 2 run"),
-        (0.8, 0.9, 0, "bad", "✕ no worker computes for it"),
+        ("none", 0.01, "nothing", "good ●"),
+        ("cpu", 0.2, "CPUs of workers: 90 % in use", "odd ▲"),
+        ("no-worker", 0.8, "no worker computes for it", "bad ✕"),
     ],
 )
-def test_what_holds_a_job_back(real, page, waited, cpus, running, kind, held):
-    answers = enlarge(real, 1, max(running, 1), 1)
+def test_what_holds_a_job_back(real, page, kind, waited, says, shown):
+    answers = enlarge(real, 1, 1, 1)
     (job,) = answers["jobs"]
-    job["now"]["waited"] = waited
-    job["workers"] = running
-    job["scaling"].update(running=running, wanted=2)
-    for worker in answers["workers"]:
-        worker.update(state="ready", cpus=4 * cpus, cpu_budget=4)
+    job["bottleneck"] = {"kind": kind, "waited": waited, "says": says, "remedy": "more workers"}
+    css, sign = shown.split()
     with served(answers) as address:
         page.open(address)
         page.until("document.querySelector('#jobs tbody')?.rows.length === 1")
         (row,) = rows(page, "jobs")
-        assert row[2] == held
+        assert row[2] == f"{sign} {says}"
         assert page.evaluate("document.querySelector('#jobs tbody').rows[0].cells[2].className") == (
-            f"state {kind}"
+            f"state {css}"
         )
-        assert page.evaluate("document.querySelector('#job-held').checkVisibility()") == (kind != "good")
-        if kind != "good":
+        assert page.evaluate("document.querySelector('#job-held').checkVisibility()") == (css != "good")
+        if css != "good":
             assert page.text("#job-held") == (
-                f"{held[:2]}Ranks wait {waited:.0%} of the time; held back by: {held[2:]}".replace(
-                    "0%", "0 %"
-                )
+                f"{sign} Ranks wait {100 * waited:.0f} % of the time; held back by: {says}. "
+                "What to do: more workers."
             )
-        assert ("1 job" if kind == "bad" else "0 jobs") in page.text("#facts")
+        assert ("1 job" if css == "bad" else "0 jobs") in page.text("#facts")
 
 
 def test_half_known_numbers(real, page):
     """A job that has only begun: nothing is made up."""
     answers = enlarge(real, 1, 0, 1)
     (one,) = answers["jobs"]
-    one.update(now=None, held="no worker is connected", why=None, scaling=None)
+    one.update(now=None, bottleneck=None, held="no worker is connected", why=None, scaling=None)
     one["ranks"] = [{**one["ranks"][0], "step_s": None, "waited": None}]
     empty = {
         k: []

@@ -82,7 +82,7 @@ def job(daemons, tmp_path):
 def told_by_all(service, page):
     """(API, command as JSON, command as text, log, page) while nothing was decided; None: something was."""
     before = records(service)
-    words = ["jobs", "explain", "one", "--service", service.address]
+    words = ["jobs", "explain", "one", "--verbose", "--service", service.address]
     command = [d["record"] for d in answer(*words)]
     text = re.findall(r"^ *\d+\.\d s  (.*)$", cachew(*words).out, re.MULTILINE)
     page.until(f"document.querySelectorAll('#events li:not(.loss)').length >= {len(before)}")

@@ -131,7 +131,8 @@ def play(service, directory, args):
         sleep_until(began, END_S)
         say(began, "cachew jobs explain resnet-7:")
         subprocess.run(
-            [str(args.build / "cachew"), "jobs", "explain", "resnet-7", "--service", address], check=True
+            [str(args.build / "cachew"), "jobs", "explain", "resnet-7", "--verbose", "--service", address],
+            check=True,
         )
         if args.pictures:
             take(service, directory / "browser", args.pictures)

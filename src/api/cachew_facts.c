@@ -76,8 +76,7 @@ static char *explanation_text(const json_t *facts, bool json)
     struct cw_text t = {0};
     if (json)
         return json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    cw_explain_pipeline_text(facts, &t);
-    cw_explain_run_text(facts, &t);
+    cw_explain_text(facts, &t);
     if (t.failed)
         cw_text_deinit(&t);
     return t.data;

@@ -39,12 +39,11 @@ static int explain_all(struct cli_pipeline *c, struct cw_explain_options *o, dou
         cw_local_probe_reading(&c->local, c->memory);
     if (r >= 0)
         r = cw_explain_pipeline(&c->local, o, facts, err);
-    if (r >= 0 && !c->json)
-        explain_print(cw_explain_pipeline_text, facts);
+    bool described = r >= 0;
     if (r >= 0 && o->run.seconds > 0)
         r = cw_explain_run(&c->local, o, facts, err);
-    if (r >= 0 && o->run.seconds > 0 && !c->json)
-        explain_print(cw_explain_run_text, facts);
+    if (described && !c->json) /* also if the run has failed */
+        explain_print(cw_explain_text, facts);
     o->run.seconds = check_seconds;
     if (r >= 0 && check_seconds > 0)
         r = cw_explain_check(&c->local, o, facts, err);

@@ -91,7 +91,8 @@ static void record_print_pools(const json_t *a)
         printf(")");
 }
 
-static void record_print_alternatives(const json_t *record)
+/* currency: with a blank before it; "": not named. */
+static void record_print_alternatives(const json_t *record, const char *currency)
 {
     size_t i;
     const json_t *a;
@@ -101,39 +102,122 @@ static void record_print_alternatives(const json_t *record)
         int64_t workers = cli_row_number(a, "workers");
         printf("            %5" PRIi64 " worker%s", workers, workers == 1 ? "" : "s");
         record_print_pools(a);
-        printf("%s%s: %.4g s per batch; the rest of the job takes %.4g s and costs %.4g",
+        printf("%s%s: %.4g s per batch; the rest of the job takes %.4g s and costs %.4g%s",
                record_cache(a, cache) ? ", cached after " : "", record_cache(a, cache) ? cache : "",
-               cli_row_real(a, "batch_s"), cli_row_real(a, "time_s"), cli_row_real(a, "cost"));
+               cli_row_real(a, "batch_s"), cli_row_real(a, "time_s"), cli_row_real(a, "cost"), currency);
         if (cli_row_real(a, "held_s") <
             cli_row_real(a, "time_s")) /* the policy plans another number of workers for the time after the
                                           cache is full */
-            printf("; until the next decision it takes %.4g s and costs %.4g", cli_row_real(a, "held_s"),
-                   cli_row_real(a, "held_cost"));
+            printf("; until the next decision it takes %.4g s and costs %.4g%s", cli_row_real(a, "held_s"),
+                   cli_row_real(a, "held_cost"), currency);
         printf("\n");
     }
 }
 
-/* cachew jobs explain NAME: prints the decisions about a job, and why. */
-static void record_print_all(const json_t *rows)
+/* cachew jobs explain NAME --verbose: prints the decisions about a job, and why. status: of the dispatcher.
+ */
+static void record_print_all(const json_t *rows, const json_t *status)
 {
     size_t i, n = 0;
     const json_t *row;
-    char what[CLI_TEXT_SIZE], why[CLI_TEXT_SIZE];
-    if (json_array_size(rows) == 0)
-        printf("the policy has not decided anything about this job yet\n");
+    char what[CLI_TEXT_SIZE], why[CLI_TEXT_SIZE], name[CLI_TEXT_SIZE], currency[CLI_TEXT_SIZE + 1] = "";
+    if (json_is_string(json_object_get(status, "currency")))
+        snprintf(currency, sizeof(currency), " %s", cli_row_text(status, "currency", name));
     json_array_foreach(rows, i, row)
     {
         const json_t *record = json_object_get(row, "record");
         printf("%8.1f s  %s: %s\n", json_number_value(json_object_get(row, "t")),
                cli_row_text(record, "what", what), cli_row_text(record, "why", why));
         record_print_seen(json_object_get(record, "seen"));
-        record_print_alternatives(record);
+        record_print_alternatives(record, currency);
         n += json_array_size(json_object_get(record, "alternatives"));
     }
     if (n > 0)
         printf("%12sCosts are of the job's clients and workers together, in the unit of --price-client and "
                "--price-worker.\n",
                "");
+}
+
+/* ---- explain ---- */
+
+static void explain_print_bottleneck(const json_t *job)
+{
+    const json_t *b = json_object_get(job, "bottleneck");
+    char says[CLI_TEXT_SIZE], remedy[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
+    if (json_is_object(b)) {
+        printf("bottleneck: %s; ranks waited %.0f %% of the last 2 s\n", cli_row_text(b, "says", says),
+               100 * cli_row_real(b, "waited"));
+        printf("what to do: %s\n", cli_row_text(b, "remedy", remedy));
+        return;
+    }
+    bool held = json_is_string(json_object_get(job, "held"));
+    cli_row_text(job, held ? "held" : "why", says);
+    printf("bottleneck: not known, the job is %s%s%s\n", cli_row_text(job, "state", state), *says ? ": " : "",
+           says);
+    printf("what to do: %s\n", strcmp(state, "running") == 0 ? "ask again after some batches"
+                               : held                        ? "remove the reason"
+                                                             : "nothing while the job does not run");
+}
+
+/* Prints ", VALUE" after a text, or what stands for unknown values. */
+static void explain_print_rate(const json_t *now, const char *key, const char *after)
+{
+    const json_t *value = json_object_get(now, key);
+    if (json_is_number(value))
+        printf("%.3g%s", json_number_value(value), after);
+    else
+        printf("unknown%s", after);
+}
+
+static void explain_print_rates(const json_t *job)
+{
+    const json_t *now = json_object_get(job, "now"), *cached = json_object_get(now, "cached");
+    printf("batches/s: ");
+    explain_print_rate(now, "rate", " delivered, ");
+    explain_print_rate(now, "demand", " if ranks never waited");
+    if (json_is_number(cached))
+        printf("; %.0f %% of the elements read from caches", 100 * json_number_value(cached));
+    printf("\n");
+}
+
+static void explain_print_workers(const json_t *job, const json_t *status)
+{
+    const json_t *scaling = json_object_get(job, "scaling");
+    char objective[CLI_TEXT_SIZE], policy[CLI_TEXT_SIZE];
+    if (json_is_object(scaling))
+        printf("workers: %" PRIi64 " of %" PRIi64 " wanted by the policy %s, objective %s\n",
+               cli_row_number(scaling, "running"), cli_row_number(scaling, "wanted"),
+               cli_row_text(status, "policy", policy), cli_row_text(scaling, "objective", objective));
+    else
+        printf("workers: %" PRIi64 ", without a policy\n", cli_row_number(job, "workers"));
+}
+
+static void explain_print_last(const json_t *rows, const json_t *status)
+{
+    size_t n = json_array_size(rows);
+    const json_t *row = n ? json_array_get(rows, n - 1) : NULL, *record = json_object_get(row, "record");
+    char what[CLI_TEXT_SIZE], why[CLI_TEXT_SIZE];
+    if (row)
+        printf("last decision, %.0f s ago: %s: %s\n", cli_row_real(row, "ago_s"),
+               cli_row_text(record, "what", what), cli_row_text(record, "why", why));
+    else if (json_is_string(json_object_get(status, "policy")))
+        printf("last decision: none, the policy has not decided anything about this job yet\n");
+    else
+        printf("nothing was decided: the dispatcher has no policy, so all workers serve all jobs\n");
+}
+
+/* The job of this name; NULL: it is not among `jobs`. */
+static const json_t *explain_find(const json_t *jobs, const char *name)
+{
+    size_t i;
+    const json_t *job;
+    json_array_foreach(jobs, i, job)
+    {
+        const char *its = json_string_value(json_object_get(job, "name"));
+        if (its && strcmp(its, name) == 0)
+            return job;
+    }
+    return NULL;
 }
 
 static int jobs_show(const struct cli_admin *a, const char *what, void (*print)(const json_t *rows),
@@ -148,22 +232,30 @@ static int jobs_show(const struct cli_admin *a, const char *what, void (*print)(
     return r;
 }
 
-static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_error *err)
+/* cachew jobs explain NAME: five lines about the job, and with `verbose` its decisions. */
+static int jobs_explain(const struct cli_admin *a, const char *name, bool verbose, struct cw_error *err)
 {
     _cleanup_free_ char *what = NULL;
     if (asprintf(&what, "jobs/%s/decisions", name) < 0) {
         what = NULL;
         return cw_error_nomem(err, 0, "a query");
     }
-    json_auto_t *rows = NULL, *status = NULL;
+    json_auto_t *rows = NULL, *status = NULL, *jobs = NULL;
     int r = cli_admin_query(a, what, &rows, err);
     if (r < 0 || a->json)
         return r < 0 ? r : cli_print(json_incref(rows));
-    if (json_array_size(rows) == 0 && cli_admin_query(a, "status", &status, err) == 0 &&
-        !json_is_string(json_object_get(status, "policy")))
-        printf("nothing was decided: the dispatcher has no policy, so all workers serve all jobs\n");
-    else
-        record_print_all(rows);
+    r = cli_admin_query(a, "status", &status, err);
+    if (r >= 0)
+        r = cli_admin_query(a, "jobs", &jobs, err);
+    if (r < 0)
+        return r;
+    const json_t *job = explain_find(jobs, name); /* NULL: it was removed just now */
+    explain_print_bottleneck(job);
+    explain_print_rates(job);
+    explain_print_workers(job, status);
+    explain_print_last(rows, status);
+    if (verbose)
+        record_print_all(rows, status);
     return 0;
 }
 
@@ -188,7 +280,7 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     static const char *const requests[] = {"cancel-job", "pause-job", "resume-job"};
     const char *steered[CW_COUNT_OF(requests)] = {0}, *share = NULL, *aim = NULL, *objective = NULL;
     double price = 0;
-    bool priced = false;
+    bool priced = false, verbose = false;
     struct cw_claim_options claim = {0};
     const struct cli_option options[] = {
         {"cancel", CLI_TEXT, &steered[0], "NAME", "end the job NAME for all its ranks"},
@@ -218,11 +310,16 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
          "with --aim: set the price per hour of all the job's ranks together (default: unchanged; a new job "
          "has the dispatcher's price)",
          .given = &priced, .least = CW_CLIENT_PRICE_LEAST, .most = CW_CLIENT_PRICE_MOST},
+        {"verbose", CLI_FLAG, &verbose, NULL,
+         "with explain NAME: also list all decisions, with their measurements and alternatives"},
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };
     int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, err);
     const char *explained = r == 0 && argv[1] ? argv[2] : NULL;
+    if (r == 0 && verbose && !explained)
+        r = cw_error_value(err, CW_E_OPTION, "verbose", "true", "with explain NAME",
+                           "--verbose changes nothing: expected cachew jobs explain NAME --verbose");
     if (r == 0 && argv[1] && (!explained || strcmp(argv[1], "explain") != 0))
         r = cw_error_set(err, CW_E_OPTION,
                          "cachew jobs %s: expected cachew jobs, or cachew jobs explain NAME", argv[1]);
@@ -239,7 +336,7 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     if (r == 0 && aim)
         r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, err);
     if (r == 0)
-        r = explained ? jobs_explain(&a, explained, err) : jobs_show(&a, "jobs", jobs_print, err);
+        r = explained ? jobs_explain(&a, explained, verbose, err) : jobs_show(&a, "jobs", jobs_print, err);
     cli_admin_deinit(&a);
     return r;
 }
@@ -248,8 +345,8 @@ const struct cli_verb cli_verb_jobs = {
     .name = "jobs",
     .arguments = "[explain NAME] ",
     .max_args = 2,
-    .summary = "list the jobs of a service; end or pause a job; explain NAME: show how the policy chose its "
-               "workers and cache, with reasons",
+    .summary = "list the jobs of a service; end or pause a job; explain NAME: show its bottleneck, what "
+               "to do about it, and the last decision about its workers and cache",
     .run = jobs_main,
 };
 

@@ -23,7 +23,8 @@ int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_
  * before and after them. Adds `checks` to `facts`. */
 int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
                      struct cw_error *err) _must_check_;
-/* These add the text for users to t. They add nothing if `facts` is NULL or does not have the keys for it. */
-void cw_explain_pipeline_text(const json_t *facts, struct cw_text *t);
-void cw_explain_run_text(const json_t *facts, struct cw_text *t);
+/* Adds the text for users to t: first the bottleneck and the remedies, if the pipeline ran; then the
+ * pipeline, and the run. facts: from cw_explain_pipeline, and from cw_explain_run if it was called. */
+void cw_explain_text(const json_t *facts, struct cw_text *t);
+/* Adds the text about trials to t; nothing if facts has none. */
 void cw_explain_check_text(const json_t *facts, struct cw_text *t);

@@ -74,7 +74,7 @@ static const char *json_bytes_text(const json_t *o, const char *key, char buf[32
     return cw_text_bytes(json_get_number(o, key), buf);
 }
 
-void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
+static void text_add_pipeline(const json_t *f, struct cw_text *t)
 {
     char a[32], b[32], c[32];
     size_t i;
@@ -198,14 +198,24 @@ static void text_add_remedies(struct cw_text *t, const json_t *facts)
                     json_is_true(json_object_get(o, "here")) ? "" : "; can't be tried here");
 }
 
-void cw_explain_run_text(const json_t *facts, struct cw_text *t)
+/* Adds the bottleneck of the run, the remedies, and advice. */
+static void text_add_bottleneck(const json_t *facts, struct cw_text *t)
 {
-    char a[32], b[32];
     size_t i;
     json_t *o;
     const json_t *run = json_object_get(facts, "run"), *bottleneck = json_object_get(facts, "bottleneck");
-    if (!run)
-        return;
+    cw_text_add(t, "bottleneck: %s\n",
+                bottleneck ? json_get_text(bottleneck, "says") : json_get_text(run, "bottleneck"));
+    if (bottleneck)
+        text_add_remedies(t, facts);
+    json_array_foreach(json_object_get(run, "advice"), i, o) cw_text_add(t, "%s\n", json_string_value(o));
+    cw_text_add(t, "\n");
+}
+
+static void text_add_run(const json_t *facts, struct cw_text *t)
+{
+    char a[32], b[32];
+    const json_t *run = json_object_get(facts, "run");
     cw_text_add(
         t, "\nran %.1f s on %.0f threads: %.0f elements/s, %.0f batches, %s/s, first batch after %.3f s\n",
         json_get_number(run, "seconds"), json_get_number(run, "threads"),
@@ -221,12 +231,17 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
     text_add_parts(t, run);
     if (json_object_get(facts, "costs"))
         text_add_stages(t, json_object_get(facts, "costs"));
-    cw_text_add(t, "\nbottleneck: %s\n",
-                bottleneck ? json_get_text(bottleneck, "says") : json_get_text(run, "bottleneck"));
-    if (bottleneck)
-        text_add_remedies(t, facts);
-    json_array_foreach(json_object_get(run, "advice"), i, o) cw_text_add(t, "%s\n", json_string_value(o));
     cw_tuning_text(json_object_get(facts, "tuning"), t);
+}
+
+void cw_explain_text(const json_t *facts, struct cw_text *t)
+{
+    bool ran = json_get_text(json_object_get(facts, "run"), "bottleneck") != NULL; /* false: it failed */
+    if (ran)
+        text_add_bottleneck(facts, t);
+    text_add_pipeline(facts, t);
+    if (ran)
+        text_add_run(facts, t);
 }
 
 void cw_explain_check_text(const json_t *facts, struct cw_text *t)

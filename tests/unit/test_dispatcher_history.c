@@ -387,6 +387,63 @@ static void test_history_of_a_worker(void **state)
     run_free(u);
 }
 
+/* Member of the only job's bottleneck; the caller frees it. NULL: the bottleneck is null. */
+static char *bottleneck(struct run *u, const char *member)
+{
+    json_t *jobs = ask(u, "jobs");
+    const json_t *b = json_object_get(json_array_get(jobs, 0), "bottleneck");
+    assert_non_null(b);
+    char *text = json_is_null(b) ? NULL : strdup(json_string_value(json_object_get(b, member)));
+    json_decref(jobs);
+    return text;
+}
+
+static void assert_bottleneck(struct run *u, const char *kind, const char *says)
+{
+    char *a = bottleneck(u, "kind"), *b = bottleneck(u, "says"), *c = bottleneck(u, "remedy");
+    assert_string_equal(a, kind);
+    assert_string_equal(b, says);
+    assert_true(*c);
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void test_bottlenecks(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    assert_null(bottleneck(u, "kind")); /* nothing is known */
+    point(u);
+    assert_null(bottleneck(u, "kind"));    /* it waits for a worker, and does not run yet */
+    struct run_peer *w = run_worker(u, 4); /* which may use two CPUs */
+    point(u);
+    const uint8_t *stream = c->streams[0].id;
+    progress(c, 10, 1, 0, false);
+    point(u);
+    progress(c, 20, 2.96, 0.04, false); /* it waited 2 % */
+    point(u);
+    assert_bottleneck(u, "none", "nothing");
+    beat_usage(w, stream, 1000, 100, 0, 0);
+    run_pass(u, 1000);
+    beat_usage(w, stream, 2750, 200, 0, 0);
+    progress(c, 30, 3.5, 0.58, false);
+    point(u);
+    assert_bottleneck(u, "cpu", "CPUs of workers: 88 % in use");
+    beat_usage(w, stream, 2950, 300, 0, 0);
+    progress(c, 40, 4, 1.08, false);
+    point(u);
+    char *kind = bottleneck(u, "kind");
+    assert_string_equal(kind, "waiting");
+    free(kind);
+    run_lose(w);
+    progress(c, 50, 4.5, 1.58, true);
+    point(u);
+    assert_bottleneck(u, "no-worker", "no worker computes for it");
+    run_free(u);
+}
+
 static void beat_store(struct run_peer *w, uint64_t hits, uint64_t misses, uint64_t quota)
 {
     RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .cache_hits = hits, .cache_misses = misses,
@@ -474,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_computing_time_is_counted_once),
         cmocka_unit_test(test_what_was_read_from_caches),
         cmocka_unit_test(test_history_of_a_worker),
+        cmocka_unit_test(test_bottlenecks),
         cmocka_unit_test(test_caches_of_workers),
         cmocka_unit_test(test_questions),
     };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "service/dispatcher/bottleneck.h"
 #include "service/dispatcher/caching.h"
 #include "service/dispatcher/held.h"
 #include "service/dispatcher/json_list.h"
@@ -108,7 +109,8 @@ static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
         query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
         json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
         json_string(at_most_once ? "at-most-once" : "exactly-once"), "ranks", query_job_ranks(j), "workers",
-        query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now", cw_dp_history_now(j), NULL);
+        query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now", cw_dp_history_now(j),
+        "bottleneck", cw_dp_bottleneck_json(d, j), NULL);
     if (d->scaler.enabled)
         cw_dp_json_set(&o, "scaling", query_job_scaling(d, j));
     cw_dp_json_set(&o, "digest_so_far", query_job_digest(j));

@@ -46,7 +46,7 @@ function counts(rows, states) {
 function facts({ status, jobs, workers }) {
   return [
     ["Jobs", counts(jobs, ["running", "waiting", "unattended", "paused", "done", "cancelled", "failed"])],
-    ["Held back", plural(jobs.filter((j) => heldBack(j, workers)?.kind === "bad").length, "job")],
+    ["Held back", plural(jobs.filter((j) => heldBack(j)?.kind === "bad").length, "job")],
     ["Workers", counts(workers, ["ready", "draining", "gone"])],
     ["Policy", status.policy ?? "none: all workers serve all jobs"],
     ["Ranges",
@@ -102,7 +102,7 @@ function answered(all) {
   showView(now.worker);
   announcer.update(all);
   showFacts(byId("facts"), facts(all));
-  jobTable.update(all.jobs, all.workers, name);
+  jobTable.update(all.jobs, name);
   workerTables.update(all.workers, all.pools);
   byId("job").hidden = name === null;
   if (now.worker !== null) workerView.update(all, now.worker, range);

@@ -151,10 +151,11 @@ export class JobView {
       : "The dispatcher does not know this job. Jobs are removed an hour after their end.");
     say(byId("job-problem"), job?.why ?? job?.held ?? "");
     byId("job-problem").hidden = !job?.why && !job?.held;
-    const held = job && heldBack(job, all.workers);
+    const held = job && heldBack(job);
     byId("job-held").hidden = !held || held.kind === "good";
     if (held) showHeld(byId("job-held"), { ...held,
-      text: `Ranks wait ${percent(job.now.waited)} of the time; held back by: ${held.text}` });
+      text: `Ranks wait ${percent(job.bottleneck.waited)} of the time; held back by: ${held.text}. ` +
+        `What to do: ${job.bottleneck.remedy}.` });
     if (!job || !history) return;
     this.history = history;
     this.at = all.at;

@@ -30,11 +30,9 @@ function workersOf(job) {
     : number(job.workers);
 }
 
-/** workers: as the dispatcher last answered; shown: name of the selected job. */
 export class JobTable {
   constructor() {
-    this.workers = [];
-    this.shown = null;
+    this.shown = null; // name of the selected job
     this.table = new Table(byId("jobs"), { caption: "Jobs", columns: this.columns(), key: (j) => j.name,
       text: textOf, none: "There are no jobs.", find: "Find jobs by name, state or host" });
   }
@@ -44,7 +42,7 @@ export class JobTable {
       { title: "Job", show: (cell, j) =>
         showLink(cell, link({ job: j.name, worker: null }), j.name, j.name === this.shown) },
       { title: "State", show: (cell, j) => showState(cell, j.state) },
-      { title: "Held back by", show: (cell, j) => showHeld(cell, heldBack(j, this.workers)) },
+      { title: "Held back by", show: (cell, j) => showHeld(cell, heldBack(j)) },
       { title: "Epoch", numeric: true, show: (cell, j) => say(cell, epochOf(j)) },
       { title: "Ranks", numeric: true, show: (cell, j) =>
         say(cell, `${number(j.ranks.filter((r) => r.attached).length)} of ${number(j.world_size)}`) },
@@ -58,8 +56,7 @@ export class JobTable {
     ];
   }
 
-  update(jobs, workers, shown) {
-    this.workers = workers;
+  update(jobs, shown) {
     this.shown = shown;
     this.table.update(jobs.toSorted(byState));
   }
