@@ -798,12 +798,18 @@ def test_for_who_does_not_see_it(small, page):
         assert "ready" in page.text("#workers tbody")
 
 
-@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("width", [320, 400, 1280])
 def test_no_scrolling_sideways(small, page, width):
     page.size(width, 800)
     with served(small) as address:
         page.open(address)
         page.until(SHOWN)
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        page.press("?")
+        assert page.evaluate("document.querySelector('#keys').getBoundingClientRect().right <= innerWidth")
+        page.press("Escape")
+        page.open(f"{address}#worker=1")
+        page.until("document.querySelector('#worker-moment')?.max === '299'")
         assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
 
 

@@ -6,9 +6,10 @@ epoch is computed, the second one is read from the cache.
 
 usage: dashboard_demo.py [--build DIR] [--stay]        prints the dashboard's address and what happens;
                                                        --stay: goes on until Ctrl-C
-       dashboard_demo.py [--build DIR] --pictures DIR  makes dashboard-light.png and dashboard-dark.png, as in
-                                                       docs/ (needs chromium-headless-shell, fonts, and
-                                                       Pillow, as the environment of the tests has them)
+       dashboard_demo.py [--build DIR] --pictures DIR  makes dashboard-light.png, dashboard-dark.png and
+                                                       narrow ones, as in docs/ (needs
+                                                       chromium-headless-shell, fonts, and Pillow, as the
+                                                       environment of the tests has them)
 """
 
 import argparse
@@ -36,6 +37,7 @@ END_S = 112  # seconds from the start until the end, in the second epoch
 # of the job; many, so that the policy expects a long job and scales although the first epoch is a thousandth
 # of it
 EPOCHS = 1000
+WIDE, NARROW = 1180, 400  # pixels of the pictures, the second as on a phone
 COLOURS = 256  # of a picture, which has few colours; so its file is small
 # An epoch of 800 batches. An element takes 40 ms, so a batch of 8 takes 0.32 s.
 PIPELINE = [
@@ -69,34 +71,39 @@ def save(page, path):
 
 
 def take(service, directory, out):
-    """Takes pictures of the page as it is now, including the table of the job's operators."""
+    """Takes pictures of the page as it is now: wide ones with all about the job, narrow ones up to its time
+    line."""
     from browser import Browser
 
     browser = Browser(directory)
     try:
         for theme in ("light", "dark"):
-            page = browser.page(width=1180, height=900)
-            page.call("Emulation.setScrollbarsHidden", hidden=True)
-            page.theme(theme)
-            page.open(url(service))
-            page.until(
-                "document.querySelector('#events li.loss') && document.querySelector('#cache_points "
-                "tbody')?.rows.length"
-            )
-            page.until("document.querySelector('#operators tbody')?.rows.length")
-            page.evaluate(
-                "document.querySelector('#events').style.maxHeight = 'none'; "
-                "document.querySelector('#events li details')?.setAttribute('open', '')"
-            )
-            page.size(
-                1180,
+            for name, width, end in (
+                ("dashboard", WIDE, "#workers"),
+                ("dashboard-narrow", NARROW, "#events"),
+            ):
+                page = browser.page(width=width, height=900)
+                page.call("Emulation.setScrollbarsHidden", hidden=True)
+                page.theme(theme)
+                page.open(url(service))
+                page.until(
+                    "document.querySelector('#events li.loss') && document.querySelector('#cache_points "
+                    "tbody')?.rows.length"
+                )
+                page.until("document.querySelector('#operators tbody')?.rows.length")
                 page.evaluate(
-                    "Math.ceil(document.querySelector('#workers').getBoundingClientRect().top + scrollY)"
-                ),
-            )
-            page.until("document.querySelector('.timeline .mark')")
-            save(page, out / f"dashboard-{theme}.png")
-            page.close()
+                    "document.querySelector('#events').style.maxHeight = 'none'; "
+                    "document.querySelector('#events li details')?.setAttribute('open', '')"
+                )
+                page.size(
+                    width,
+                    page.evaluate(
+                        f"Math.ceil(document.querySelector('{end}').getBoundingClientRect().top + scrollY)"
+                    ),
+                )
+                page.until("document.querySelector('.timeline .mark')")
+                save(page, out / f"{name}-{theme}.png")
+                page.close()
     finally:
         browser.end()
 

@@ -50,7 +50,7 @@ json_t *cw_dp_bottleneck_json(const struct cw_dispatcher *d, const struct job *j
         snprintf(says, sizeof(says), "nothing");
     } else if (cpus.n_workers == 0) {
         kind = "no-worker";
-        remedy = "start workers; the dashboard lists those that are connected, and why they can't serve a job";
+        remedy = "start workers; the dashboard lists those that are connected, with their problems";
         snprintf(says, sizeof(says), "no worker computes for it");
     } else if (running < wanted) {
         kind = "few-workers";
