@@ -71,17 +71,17 @@ def rows(page, section):
 
 # ---- what it shows ----
 
-# What is read out: the page's `news`, kept, as the next one takes its place.
-KEEP_NEWS = """window.told = [];
-new MutationObserver(() => window.told.push(document.querySelector('#news').textContent))
-    .observe(document.querySelector('#news'), {subtree: true, childList: true, characterData: true})"""
+# What is read out, kept: the next text takes its place.
+KEEP = """window.told = [];
+new MutationObserver(() => window.told.push(document.querySelector('%s').textContent))
+    .observe(document.querySelector('%s'), {subtree: true, childList: true, characterData: true})"""
 
 
 def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
     service = up(daemons, "--autoscale", "--workers", 3, "--policy", "fixed:3")
     with endless_job(pipeline, service, "one"):
         page.open(url(service))
-        page.evaluate(KEEP_NEWS)
+        page.evaluate(KEEP % ("#news", "#news"))
         page.until(
             "document.querySelector('#events li.decision strong')?.textContent.startsWith('3 workers')"
         )
@@ -135,7 +135,7 @@ def test_what_a_job_is_to_gain(daemons, pipeline, page):
             "document.querySelector('#job-state').textContent.includes('; objective: cost, the "
             "ranks cost 8.80 € per hour; ')"
         )
-        page.until("document.querySelector('#pools tbody')?.rows[0].cells[4].textContent === '0.43 €'")
+        page.until("document.querySelector('#pools tbody')?.rows[0]?.cells[4].textContent === '0.43 €'")
         assert answer(
             "jobs", "--service", service.address, "--aim", "one", "--objective", "time", "--price-client", 32
         )
@@ -586,12 +586,14 @@ def test_changes_of_states_are_read_out(small, page):
         page.open(address)
         page.until(SHOWN)
         assert page.text("#changes") == ""
+        page.evaluate(KEEP % ("#changes", "#changes"))
         small["jobs"] = [{**small["jobs"][0], "state": "failed"}, *small["jobs"][1:]]
         small["workers"] = [
             {**w, "state": "gone"} if w["state"] == "draining" else w for w in small["workers"]
         ]
         page.until(
-            "document.querySelector('#changes').textContent.startsWith('Job job-0000: failed. Worker')"
+            "['Job job-0000: failed.', 'Worker 3: gone.'].every((text) => "
+            "window.told.some((told) => told.includes(text)))"
         )
         one = small["jobs"][1]
         small["jobs"] = [*small["jobs"], *({**one, "name": f"new-{i}"} for i in range(9))]
@@ -654,9 +656,9 @@ def drag(page, begin, end):
     x, y = [left + 58 + part * (width - 72) for part in (begin, end)], top + height / 2
     mouse(page, "mousePressed", x[0], y)
     mouse(page, "mouseMoved", x[1], y)
-    assert page.evaluate("document.querySelector('.timeline .selection') !== null")
+    page.until("document.querySelector('.timeline .selection')")
     mouse(page, "mouseReleased", x[1], y)
-    assert page.evaluate("document.querySelector('.timeline .selection') === null")
+    page.until("!document.querySelector('.timeline .selection')")
 
 
 def asked_range(page):

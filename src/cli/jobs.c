@@ -140,26 +140,36 @@ static void record_print_all(const json_t *rows, const json_t *status)
 
 /* ---- explain ---- */
 
+/* Prints the two lines for a job whose bottleneck is not known, from its state. */
+static void explain_print_state(const json_t *job)
+{
+    char why[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
+    bool held = *cli_row_text(job, "held", why) != 0;
+    cli_row_text(job, "state", state);
+    if (!held)
+        cli_row_text(job, "why", why);
+    printf("bottleneck: not known, the job is %s%s%s\n", state, *why ? ": " : "", why);
+    printf("what to do: %s\n", held ? "see cachew workers, and the logs of the workers"
+                               : strcmp(state, "running") == 0    ? "ask again after some batches"
+                               : strcmp(state, "paused") == 0     ? "cachew jobs --resume NAME continues it"
+                               : strcmp(state, "unattended") == 0 ? "nothing while it has no clients"
+                                                                  : "nothing");
+}
+
 static void explain_print_bottleneck(const json_t *job)
 {
     const json_t *b = json_object_get(job, "bottleneck");
-    char says[CLI_TEXT_SIZE], remedy[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
-    if (json_is_object(b)) {
-        printf("bottleneck: %s; ranks waited %.0f %% of the last 2 s\n", cli_row_text(b, "says", says),
-               100 * cli_row_real(b, "waited"));
-        printf("what to do: %s\n", cli_row_text(b, "remedy", remedy));
+    char says[CLI_TEXT_SIZE], remedy[CLI_TEXT_SIZE];
+    if (!json_is_object(b)) {
+        explain_print_state(job);
         return;
     }
-    bool held = json_is_string(json_object_get(job, "held"));
-    cli_row_text(job, held ? "held" : "why", says);
-    printf("bottleneck: not known, the job is %s%s%s\n", cli_row_text(job, "state", state), *says ? ": " : "",
-           says);
-    printf("what to do: %s\n", strcmp(state, "running") == 0 ? "ask again after some batches"
-                               : held                        ? "remove the reason"
-                                                             : "nothing while the job does not run");
+    printf("bottleneck: %s; ranks waited %.0f %% of the last 2 s\n", cli_row_text(b, "says", says),
+           100 * cli_row_real(b, "waited"));
+    printf("what to do: %s\n", cli_row_text(b, "remedy", remedy));
 }
 
-/* Prints ", VALUE" after a text, or what stands for unknown values. */
+/* Prints the rate under `key`, or that it is unknown, and then `after`. */
 static void explain_print_rate(const json_t *now, const char *key, const char *after)
 {
     const json_t *value = json_object_get(now, key);

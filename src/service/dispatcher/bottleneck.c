@@ -40,13 +40,14 @@ json_t *cw_dp_bottleneck_json(const struct cw_dispatcher *d, const struct job *j
     char says[160];
     if (isnan(waited) || strcmp(cw_dp_job_state(j), "running") != 0)
         return json_null();
-    struct job_cpus cpus = job_cpus(j);
+    /* a sum over all workers of the job: only where it is needed */
+    struct job_cpus cpus = waited < LITTLE ? (struct job_cpus){0} : job_cpus(j);
     double part = cpus.budget > 0 ? cpus.used / cpus.budget : NAN;
     int running = j->stream && d->scaler.enabled ? cw_dp_worker_set_running(j->stream) : 0,
         wanted = d->scaler.enabled ? j->scaling.claim.want : 0;
     if (waited < LITTLE) {
         kind = "none";
-        remedy = "nothing: the ranks get batches as fast as they take them";
+        remedy = "nothing, the ranks get batches as fast as they take them";
         snprintf(says, sizeof(says), "nothing");
     } else if (cpus.n_workers == 0) {
         kind = "no-worker";
