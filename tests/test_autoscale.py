@@ -396,7 +396,11 @@ def test_explain_of_a_dispatcher_without_a_policy_says_so(daemons, pipeline):
     with endless_job(pipeline, dispatcher, "one"):
         wait_for(lambda: any(j["name"] == "one" for j in answer("jobs", "--service", dispatcher.address)))
         told = jobs("explain", "one", "--service", dispatcher.address)
-        assert "nothing was decided: the dispatcher has no policy" in told
+        assert "nothing was decided: the dispatcher has no policy" in told and len(told.splitlines()) == 5
+        assert cachew("jobs", "--service", dispatcher.address, "--pause", "one").code == 0
+        paused = jobs("explain", "one", "--service", dispatcher.address).splitlines()
+        assert paused[0].startswith("bottleneck: not known, the job is paused") and len(paused) == 5
+        assert paused[1].startswith("what to do: ")
         assert answer("jobs", "explain", "one", "--service", dispatcher.address) == []
 
 

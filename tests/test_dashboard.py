@@ -621,7 +621,9 @@ def test_page_of_a_worker(daemons, pipeline, page):
         )
 
 
-def test_curves_of_a_worker(small, page):
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_curves_of_a_worker(small, page, theme):
+    page.theme(theme)
     small["workers/2/history"].update(cache_part=[None] * 300, interval_s=8.0)
     with served(small) as address:
         page.open(f"{address}#worker=1")
