@@ -616,6 +616,7 @@ def test_page_of_a_worker(daemons, pipeline, page):
             "/: [0-9.]+ CPUs and .*[1-9] .B of memory in use; [1-9][0-9.,]* elements per second[.]$/"
             ".test(document.querySelector('#worker-moment-text').textContent)"
         )
+        page.until("document.querySelector('#worker-log').textContent.includes('registered as worker 1')")
         assert "ready" in page.text("#worker-state") and service.ready["workers"][0]["address"] in page.text(
             "#worker-facts"
         )
@@ -638,6 +639,7 @@ def test_curves_of_a_worker(small, page, theme):
         assert page.text("#worker-moment-text").endswith(
             ": 1.50 CPUs and 200 MB of memory in use; 640 elements per second, 75 % found in the cache."
         )
+        assert [row[1] for row in rows(page, "worker-log")] == ["draining\\u202e", "registered as worker 1"]
         page.open(f"{address}#worker=2")
         page.until("document.querySelector('#worker-timeline-note').textContent.includes('mean of 8 s.')")
         assert "Part of the elements found in the cache" not in titles(page, "worker")
@@ -957,6 +959,7 @@ def enlarge(real, jobs, workers, ranks):
             "elements_per_s": [640.0] * 300,
             "cache_part": [0.75] * 300,
             "cache_used": [5e9] * 300,
+            "log": [{"t": 1.5, "text": "registered as worker 1"}, {"t": 590.0, "text": "draining\u202e"}],
         }
     decision = real["jobs/job/decisions"][0]
     answers["jobs/job-0000/decisions"] = [

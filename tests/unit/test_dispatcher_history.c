@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "service/dispatcher/history.h"
+#include "service/dispatcher/worker_history.h"
 #include "dispatcher_run.h"
 
 static json_t *ask(struct run *u, const char *what)
@@ -387,6 +388,46 @@ static void test_history_of_a_worker(void **state)
     run_free(u);
 }
 
+/* Asserts that the newest lines of the first worker's log are these, and that there are n. */
+static void assert_log(struct run *u, size_t n, const char *last_line)
+{
+    json_t *log = worker_column(u, "workers/1/history", "log");
+    assert_int_equal(json_array_size(log), n);
+    const json_t *line = json_array_get(log, n - 1);
+    assert_string_equal(json_string_value(json_object_get(line, "text")), last_line);
+    assert_true(json_is_real(json_object_get(line, "t")));
+    json_decref(log);
+}
+
+static void test_log_of_a_worker(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *w = run_worker(u, 4);
+    char text[8][20], long_line[1000], cut[DP_LOG_BYTES] = "", *lines[8], *one = long_line, *bad = "\xff";
+    for (int beat = 0; beat < 3; beat++) {
+        for (int i = 0; i < 8; i++) {
+            snprintf(text[i], sizeof(text[i]), "line %d", 8 * beat + i);
+            lines[i] = text[i];
+        }
+        RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .log = lines, .n_log = 8);
+        run_settle(u);
+        assert_log(u, beat < 2 ? 8 * ((size_t)beat + 1) : DP_LOG_LINES, text[7]);
+    }
+    memset(long_line, 'x', sizeof(long_line) - 1);
+    long_line[sizeof(long_line) - 1] = '\0';
+    memset(cut, 'x', sizeof(cut) - 1);
+    memcpy(long_line + DP_LOG_BYTES - 2, "\u00e9", 2); /* a letter of two bytes is not divided */
+    cut[DP_LOG_BYTES - 2] = '\0';
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .log = &one, .n_log = 1);
+    run_settle(u);
+    assert_log(u, DP_LOG_LINES, cut);
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .log = &bad, .n_log = 1);
+    run_settle(u);
+    assert_log(u, DP_LOG_LINES, "(not UTF-8)");
+    run_free(u);
+}
+
 /* Member of the only job's bottleneck; the caller frees it. NULL: the bottleneck is null. */
 static char *bottleneck(struct run *u, const char *member)
 {
@@ -531,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_computing_time_is_counted_once),
         cmocka_unit_test(test_what_was_read_from_caches),
         cmocka_unit_test(test_history_of_a_worker),
+        cmocka_unit_test(test_log_of_a_worker),
         cmocka_unit_test(test_bottlenecks),
         cmocka_unit_test(test_caches_of_workers),
         cmocka_unit_test(test_questions),

@@ -10,6 +10,8 @@
 
 /* most workers with a history (72 KB each after 7 days) */
 #define DP_WORKER_HISTORIES 1000
+#define DP_LOG_LINES 20  /* lines of a worker's log that are kept (5 KB) */
+#define DP_LOG_BYTES 256 /* of a line, with its 0; the rest is cut */
 
 /* Columns of the series of a worker. */
 enum worker_column {
@@ -21,10 +23,22 @@ enum worker_column {
     WORKER_COLUMNS
 };
 
+/* The newest lines of a worker's log, and its measurements. */
+struct worker_kept {
+    struct series series;
+
+    struct {
+        uint64_t at_ns; /* when it came */
+        char text[DP_LOG_BYTES];
+    } log[DP_LOG_LINES];
+
+    size_t n_log; /* lines so far; the last DP_LOG_LINES are kept */
+};
+
 /* The history of a worker. All zeros: none yet. */
 struct worker_history {
-    struct series *kept; /* NULL: no heartbeat came yet, or there are DP_WORKER_HISTORIES already */
-    double n_elements;   /* that it computed or read from caches, so far */
+    struct worker_kept *kept; /* NULL: no heartbeat came yet, or there are DP_WORKER_HISTORIES already */
+    double n_elements;        /* that it computed or read from caches, so far */
 
     /* sums at the last point */
     struct {
@@ -36,6 +50,8 @@ struct worker_history {
 
 /* Adds a point to the history of each connected worker. seconds: the time since the last call. */
 void cw_dp_worker_history_tick(struct cw_dispatcher *d, double seconds);
+/* Adds the lines of the worker's log. */
+void cw_dp_worker_history_log(struct cw_dispatcher *d, struct worker *w, char *const *lines, size_t n);
 /* Call when the worker's connection is lost: its next point is for the time since its next connection. */
 void cw_dp_worker_history_pause(struct worker *w);
 /* Frees the worker's history. */

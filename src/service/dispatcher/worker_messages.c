@@ -159,6 +159,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
                                      .cache_misses = m->cache_misses};
     worker_note_rates(d, w, m);
     cw_dp_caching_store(w, m);
+    cw_dp_worker_history_log(d, w, m->log, m->n_log);
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)

@@ -16,10 +16,10 @@
 void cw_common_log(const struct cw_worker_common *c, const char *format, ...)
 {
     char message[1000];
-    if (!c->options.log)
-        return;
     CW_FORMAT(message, format);
-    c->options.log(c->options.log_arg, message);
+    cw_log_tail_add(c->log_tail, message);
+    if (c->options.log)
+        c->options.log(c->options.log_arg, message);
 }
 
 void cw_common_changed(struct cw_worker_common *c)
@@ -48,6 +48,7 @@ int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o
         return cw_error_set(err, CW_E_IO, "the operating system gives no random bytes");
     cw_host_identity(c->host);
     c->started_ns = cw_now_ns();
+    c->log_tail = cw_log_tail_new();
     cw_process_name(c->name);
     c->options = *o;
     c->options.threads = o->threads ? o->threads : cw_rank_share().cpus;

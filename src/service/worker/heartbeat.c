@@ -104,6 +104,14 @@ static void heartbeat_on_timer(void *arg)
         if (b && s->state == STREAM_READY && beat.n_streams < MAX_STREAMS)
             beat_add_stream(b, beat.n_streams++, s);
     }
+    struct cw_log_lines lines = {0};
+    char *texts[CW_LOG_LINES];
+    if (w->common.log_tail && w->uplink.state == CW_UPLINK_REGISTERED) /* else nothing is sent */
+        cw_log_tail_take(w->common.log_tail, &lines);
+    for (size_t i = 0; i < lines.n; i++)
+        texts[i] = lines.text[i];
+    beat.n_log = lines.n;
+    beat.log = texts;
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HEARTBEAT,
                           .heartbeat = &beat};
     cw_uplink_send(&w->uplink, &m);

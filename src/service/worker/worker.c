@@ -115,6 +115,7 @@ static struct cw_worker *worker_free(struct cw_worker *w)
     w->heartbeat = w->heartbeat ? cw_timer_free(w->heartbeat) : NULL;
     w->stop_timer = w->stop_timer ? cw_timer_free(w->stop_timer) : NULL;
     cw_loop_free(w->common.loop);
+    w->common.log_tail = cw_log_tail_free(w->common.log_tail);
     cw_clients_deinit(&w->clients);
     cw_work_deinit(&w->streams.work);
     cw_cache_close(w->cache);

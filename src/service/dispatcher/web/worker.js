@@ -1,8 +1,9 @@
-// The page of one worker: its state, and its measurements over time.
+// The page of one worker: its state, its measurements over time, and the last lines of its log.
 
 import { tick, tickPart, tops } from "./chart.js";
 import { Curves } from "./curves.js";
-import { NONE, byId, bytes, moment, number, percent, say, showFacts, showState } from "./page.js";
+import { NONE, byId, bytes, clock, moment, number, percent, say, set, showFacts, showState } from "./page.js";
+import { Table } from "./table.js";
 import { found } from "./workers.js";
 
 const PLOTS = [
@@ -22,7 +23,7 @@ function facts(w) {
   const all = [
     ["Address", w.address || NONE],
     ["Pages", w.http || "none: the worker has no option --http"],
-    ["Process", `${w.pid} on ${w.name || "an unknown machine"}; its log is on its stderr`],
+    ["Process", `${w.pid}, named ${w.name || NONE}`],
     ["Pool", w.pool || NONE],
     ["CPUs in use", `${number(w.cpus)} of ${number(w.cpu_budget)}`],
     ["Memory in use", `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`],
@@ -37,8 +38,22 @@ function facts(w) {
 export class WorkerView {
   constructor() {
     this.id = null;
+    this.log = new Table(byId("worker-log"),
+      { caption: "Log", columns: this.logColumns(), key: (l) => l.number, text: (l) => l.text,
+      none: "The dispatcher has got no lines of its log." });
     this.curves = new Curves(byId("worker-curves"),
       { prefix: "worker-", plots: PLOTS, sentence: (h, i) => this.sentence(h, i) });
+  }
+
+  logColumns() {
+    return [
+      { title: "Time", show: (cell, l) =>
+        say(cell, clock(this.at - 1000 * (this.curves.history.uptime_s - l.t))) },
+      { title: "Text", show: (cell, l) => {
+        set(cell, "class", "log");
+        say(cell, l.text);
+      } },
+    ];
   }
 
   /** all: the object that service.js passes to `answered`; id: of the worker, as text; range: of range.js. */
@@ -55,7 +70,11 @@ export class WorkerView {
     if (this.id !== id) this.curves.begin();
     this.id = id;
     this.at = all.at;
-    if (history) this.curves.update(history, [], all.at, range);
+    byId("worker-log").hidden = !history;
+    if (history) {
+      this.curves.update(history, [], all.at, range);
+      this.log.update(history.log.map((line, number) => ({ ...line, number })).reverse());
+    }
     if (!worker) return;
     showState(byId("worker-state"), worker.state);
     showFacts(byId("worker-facts"), facts(worker));
