@@ -14,7 +14,7 @@ struct cw_log_lines {
 
 struct cw_log_tail {
     pthread_mutex_t mutex; /* guards the fields below */
-    size_t n; /* lines since the last take; the newest CW_LOG_LINES are kept */
+    size_t n;              /* lines since the last take; the newest CW_LOG_LINES are kept */
     char text[CW_LOG_LINES][CW_LOG_BYTES];
 };
 
