@@ -62,7 +62,7 @@ def test_a_batch_that_never_comes_does_not_hold_up_order_any(bench):
         error = r.finish(code=4)["error"]
         assert error["kind"] == "deadline" and "position 96 " in error["message"]
         came = [line.g for line in r.parts()[0].lines]
-        assert came[:12] == list(range(12)) and len(came) > 13 and set(came) <= set(range(12 + 64)) - {12}
+        assert set(range(12)) <= set(came) <= set(range(12 + 64)) - {12} and len(came) > 13
 
     with_more_time(attempt, 3)
     assert exact.lines() == 12
