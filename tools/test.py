@@ -333,9 +333,9 @@ def everything(seed):
         130,
         [["tools/venv.sh", "all", "tests/requirements-all.txt"]],
     )
-    yield compiled("gcc", 90)
-    yield compiled("asan", 150)
-    yield compiled("tsan", 120)
+    yield compiled("gcc", 130)
+    yield compiled("asan", 100)
+    yield compiled("tsan", 100)
     yield Step(
         "lint",
         "layers, words, Python, man page, scripts",
@@ -343,21 +343,21 @@ def everything(seed):
         [["tools/lint.sh"]],
         {"VENV": str(ROOT / "build" / venv), "CACHEW": str(directory(build) / "cachew")},
     )
-    yield unit("gcc", "unit", 60)
+    yield unit("gcc", "unit", 70)
     yield Step(
         "installed",
         "the installed files, the C example, the plug-in",
-        15,
+        3,
         [["sh", "tests/test_install.sh", str(directory(build))]],
     )
-    yield unit("asan", "unit-asan", 60, env=sample_size(seed))
+    yield unit("asan", "unit-asan", 80, env=sample_size(seed))
     yield model("asan", venv, "model-asan", 60, 100, 100001, seed)
     yield pytest(
         "asan",
         venv,
         "command-line-asan",
         "the command, black box",
-        150,
+        65,
         [
             *files("tests/test_cli*.py"),
             *(f"tests/test_{n}.py" for n in ("plugins", "sources", "daemons", "cache")),
@@ -367,15 +367,15 @@ def everything(seed):
         words=["-k", "not example and not parts_add_up"],
         env=sanitized,
     )
-    yield unit("tsan", "unit-tsan", 120, "--suite", "threads", env=sample_size(seed))
-    yield model("tsan", venv, "model-tsan", 60, 60, 200001, seed)
+    yield unit("tsan", "unit-tsan", 80, "--suite", "threads", env=sample_size(seed))
+    yield model("tsan", venv, "model-tsan", 50, 60, 200001, seed)
     yield pytest(build, venv, "model-itself", "tests of the reference model", 10, ["tests/model"], env=size)
-    yield model(build, venv, "model", 70, 300, 1, seed)
-    yield model(build, venv, "model-service", 70, 60, 400001, seed, ["--service", "4"])
+    yield model(build, venv, "model", 60, 300, 1, seed)
+    yield model(build, venv, "model-service", 35, 60, 400001, seed, ["--service", "4"])
     yield Step(
         "expressions",
         "random expressions against NumPy",
-        30,
+        5,
         [
             [
                 python(venv),
@@ -391,7 +391,7 @@ def everything(seed):
         venv,
         "pixels",
         "image kernels against Pillow and NumPy",
-        40,
+        17,
         ["tests/test_pixels.py"],
         env=size,
     )
@@ -400,14 +400,14 @@ def everything(seed):
         venv,
         "command-line",
         "the command, black box",
-        180,
+        230,
         files("tests/test_*.py", OWN_STEP),
         2 * JOBS,
         env=size,
     )
     yield pytest(build, venv, "simulator", "the simulator and its policies", 30, ["tests/sim"], env=size)
     yield pytest(
-        build, venv, "service", "dispatcher, workers, clients, with faults", 200, SERVICE, 3 * JOBS, env=size
+        build, venv, "service", "dispatcher, workers, clients, with faults", 290, SERVICE, 3 * JOBS, env=size
     )
     if has_package():
         pip = [
