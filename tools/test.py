@@ -407,7 +407,7 @@ def everything(seed):
     )
     yield pytest(build, venv, "simulator", "the simulator and its policies", 30, ["tests/sim"], env=size)
     yield pytest(
-        build, venv, "service", "dispatcher, workers, clients, with faults", 290, SERVICE, 3 * JOBS, env=size
+        build, venv, "service", "dispatcher, workers, clients, with faults", 250, SERVICE, 4 * JOBS, env=size
     )
     if has_package():
         pip = [
