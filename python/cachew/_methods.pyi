@@ -96,6 +96,19 @@ class Operators:
             padded with 0 (an object)
         """
 
+    def bucketize(self, component: str, boundaries: Sequence[float]) -> Dataset:
+        """Replaces each value by the number of its bucket (int64).
+
+        The number of a value's bucket is the number of boundaries that are at most the value, as
+        numpy.digitize gives it; NaN is in the last bucket. Values are compared with the boundaries as
+        float64. The shape stays the same.
+
+        component: the component (the name of a component)
+        boundaries: limits between the buckets, in ascending order: bucket k holds values from
+            boundaries[k-1] up to, but not including, boundaries[k] (a list of numbers of length 1 to
+            65536)
+        """
+
     def cache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
         """Marks a cache point that is used whenever the run has a cache directory.
 
@@ -142,6 +155,18 @@ class Operators:
 
         inputs: a list of chains; a chain is a list of operators that begins with a source (a list of
             chains)
+        """
+
+    def concat_components(self, components: Sequence[str], name: str, *, axis: int = 0) -> Dataset:
+        """Joins components of the same dtype to one array, one after the other.
+
+        The result is that of numpy.concatenate: all dimensions but `axis` must be the same. The
+        components that are joined stay; if `name` is the name of a component, the result replaces it.
+        `concat` joins the elements of several sources instead.
+
+        components: names of the components, in order (a list of strings of length 1 to 64)
+        name: name of the result (a string)
+        axis: the dimension along which they are joined; -1: the last one (an integer, from -6 to 5)
         """
 
     def decode_image(
@@ -201,6 +226,14 @@ class Operators:
             expression (a string))
         """
 
+    def flatten(self, component: str) -> Dataset:
+        """Makes an array of any shape one-dimensional, with the same values in the same order.
+
+        `flatten` is `reshape` with the shape [-1]. A scalar becomes an array with one value.
+
+        component: the component (the name of a component)
+        """
+
     @classmethod
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
@@ -246,6 +279,17 @@ class Operators:
             variable, default}} (an object)
         """
 
+    def lookup(self, component: str, vocabulary: Sequence[str], *, default: int = -1) -> Dataset:
+        """Replaces a word (bytes) by its number in a vocabulary (int64).
+
+        Words are compared byte by byte. Without a vocabulary, `hash(word) % n` in an expression gives
+        numbers below n (docs/expressions.md).
+
+        component: a bytes component (the name of a component)
+        vocabulary: the words, whose numbers are 0, 1, ... (a list of strings of length at least 1)
+        default: the result for any other word (an integer)
+        """
+
     def normalize(
         self,
         component: str,
@@ -267,6 +311,18 @@ class Operators:
             of numbers or a single one of length 1 to 64, at least -1e+30)
         dtype: dtype of the result: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 ..
             uint64, int8 .. int64, float16, bfloat16, float32, float64))
+        """
+
+    def one_hot(self, component: str, classes: int, *, dtype: _DType = "float32") -> Dataset:
+        """Replaces each class number by a vector with a one at the place of the class, else zeros.
+
+        The component is an integer, or an array of integers; the result has one dimension more, the
+        last one, of size `classes`. A record with a class below 0, or of `classes` or more, fails.
+
+        component: the component (the name of a component)
+        classes: number of classes, the size of the new last dimension (an integer, from 1 to 16777216)
+        dtype: dtype of the result (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
+            float32, float64))
         """
 
     def pack(
@@ -303,6 +359,21 @@ class Operators:
         pad: the token that fills the rest of a row (an integer)
         window: number of consecutive elements that are packed together; the last row of each window is
             padded (an integer, from 1 to 65536)
+        """
+
+    def pad(self, component: str, *, shape: Sequence[int] = [], to: int = -1, value: float = 0) -> Dataset:
+        """Fills an array up to a given shape, at the end of each dimension.
+
+        A record fails if its array is larger than the result in any dimension. To cut it first, use
+        `assign` with a slice such as `tokens[:512]` (docs/expressions.md). To pad to the longest
+        element of a batch instead, use `bucket_by_length`.
+
+        component: the component (the name of a component)
+        shape: the shape of the result; -1: the dimension keeps its size (a list of integers of length
+            0 to 6, from -1 to 1099511627776)
+        to: instead of `shape`: the size of the first dimension of the result; all others keep their
+            sizes (an integer, from -1 to 1099511627776)
+        value: the value that is filled in (a number)
         """
 
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
@@ -400,6 +471,16 @@ class Operators:
         count: number of passes; -1: endless (an integer, at least -1)
         """
 
+    def reshape(self, component: str, shape: Sequence[int]) -> Dataset:
+        """Gives an array another shape with the same values, in the same order.
+
+        A record fails if its number of values does not fit the shape. `[]` is the shape of a scalar.
+
+        component: the component (the name of a component)
+        shape: the new shape; one size may be -1 and follows from the number of values (a list of
+            integers of length 0 to 6, from -1 to 1099511627776)
+        """
+
     def resize(
         self,
         component: str,
@@ -465,6 +546,40 @@ class Operators:
         one worker then runs the whole epoch.
 
         count: number of elements to leave out (an integer, at least 0)
+        """
+
+    def stack(self, components: Sequence[str], name: str, *, axis: int = 0) -> Dataset:
+        """Makes one component of several of the same dtype and shape, along a new dimension.
+
+        The result is that of numpy.stack: scalars become a vector. The components that are stacked
+        stay; if `name` is the name of a component, the result replaces it.
+
+        components: names of the components, in order (a list of strings of length 1 to 64)
+        name: name of the result (a string)
+        axis: where the new dimension stands in the result; -1: the last one (an integer, from -6 to 5)
+        """
+
+    def standardize(
+        self,
+        component: str,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        *,
+        dtype: _DType = "float32",
+    ) -> Dataset:
+        """Computes (x - mean) / std for each feature.
+
+        The last dimension holds the features; a component may have any other dimensions, or be a
+        single value. The computation is in float64, and its result is rounded once. For images,
+        `normalize` is faster.
+
+        component: the component (the name of a component)
+        mean: value to subtract, per feature; a single number: of all features (a list of numbers or a
+            single one of length 1 to 65536)
+        std: value to divide the difference by, per feature; a single number: of all features (a list
+            of numbers or a single one of length 1 to 65536)
+        dtype: dtype of the result: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 ..
+            uint64, int8 .. int64, float16, bfloat16, float32, float64))
         """
 
     @classmethod

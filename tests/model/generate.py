@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import datasets, random_functions
+from model import components, datasets, random_components, random_functions
 from model import random_expressions as random_expr
 from model.dtypes import FLOATS, INTEGERS, PlanError, Type
 from model.plan import Plan
@@ -30,6 +30,7 @@ UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs it
 # Python's, which only a Python with the package can run
 FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable"}
+COMPONENTS = [*components.ON_ONE, *components.JOINS]
 SOURCES = (
     "tfrecord",
     "tfrecord",
@@ -471,6 +472,7 @@ class Generator:
                 "pack",
                 "pack",
             ]
+            + COMPONENTS
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
             * self.functions
         )
@@ -589,6 +591,9 @@ class Generator:
                 given |= {"window": rng.choice([1, 3, rng.randint(2, 90)])} if rng.random() < 0.7 else {}
                 given |= {"separator": rng.choice([5, [100], []])} if rng.random() < 0.5 else {}
                 return self.finish(kind, given | ({"pad": rng.randint(0, 99)} if rng.random() < 0.3 else {}))
+        elif kind in COMPONENTS:
+            given = random_components.of(rng, kind, types)
+            return given and self.finish(kind, given)
         elif kind == "rename":
             return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None
@@ -687,6 +692,7 @@ class Generator:
                 "skip",
                 "repeat",
                 "autocache",
+                self.rng.choice(COMPONENTS),
             ]
         )
         return self.write(kind, types, chain)

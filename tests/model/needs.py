@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import operators, parser
+from . import components, operators, parser
 
 ON_ONE_COMPONENT = (
     "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
-    "normalize", "cast", "transpose_image",
+    "normalize", "cast", "transpose_image", *components.ON_ONE,
 )  # fmt: skip
 
 
@@ -40,6 +40,10 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         kept = {name: text for name, text in attrs["set"].items() if name in needed}
         read = set().union(*(names(text) for text in attrs["set"].values())) if kept else set()
         return (needed - set(kept)) | read, replace(node, bound=operators.assign({"set": kept}, bound.before))
+    if node.name in components.JOINS:
+        if attrs["name"] not in needed:
+            return needed, None
+        return (needed - {attrs["name"]}) | set(attrs["components"]), node
     if node.name == "rename":
         back = {new: old for old, new in attrs["names"].items()}
         return {back.get(name, name) for name in needed}, node

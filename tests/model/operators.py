@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from . import components as element_components
 from . import example, expressions, hosted, images, mathfn
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
@@ -61,6 +62,7 @@ DEFAULTS: dict[str, dict] = {
     "flat_map": {},
     "pack": {"algorithm": "next", "split": True, "separator": [], "pad": 0, "window": 1024},
     "map_batches": {},
+    **element_components.DEFAULTS,
 }
 
 Types = dict[str, Type]
@@ -319,6 +321,25 @@ def cast_component(attrs: dict, types: Types) -> Bound:
     return on_component(types, attrs["component"], type_, lambda value, _: cast(value, attrs["dtype"]))
 
 
+def on_one_component(operator: type) -> Callable[[dict, Types], Bound]:
+    def bound(attrs: dict, types: Types) -> Bound:
+        compute = operator(attrs, types)
+        return on_component(types, attrs["component"], compute.type, lambda value, _: compute(value))
+
+    return bound
+
+
+def join(stacks: bool) -> Callable[[dict, Types], Bound]:
+    def bound(attrs: dict, types: Types) -> Bound:
+        compute = element_components.Join(attrs, types, stacks)
+        name, inputs = attrs["name"], attrs["components"]
+        return Bound(
+            {**types, name: compute.type}, lambda c, _: {**c, name: compute([c[other] for other in inputs])}
+        )
+
+    return bound
+
+
 def assign(attrs: dict, types: Types) -> Bound:
     compiled = {name: expressions.Expression(str(text), types) for name, text in attrs["set"].items()}
 
@@ -423,6 +444,8 @@ BINDERS = {
     "normalize": normalize,
     "cast": cast_component,
     "transpose_image": transpose_image,
+    **{name: on_one_component(operator) for name, operator in element_components.ON_ONE.items()},
+    **{name: join(stacks) for name, stacks in element_components.JOINS.items()},
     "assign": assign,
     "filter": filter_,
     "select": select,
