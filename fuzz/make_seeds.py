@@ -2,7 +2,7 @@
 """Makes seed corpora for the fuzzers, except those that tests/make_data.py makes, and a dictionary of the pipeline
 language.
 
-usage: make_seeds.py DIR CACHEW      makes DIR/cache, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline,
+usage: make_seeds.py DIR CACHEW      makes DIR/cache, DIR/csv, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline,
 DIR/state, DIR/workload and DIR/pipeline.dict
 """
 
@@ -67,6 +67,16 @@ def images():
         out = io.BytesIO()
         image.save(out, kind, **options)
         yield name, out.getvalue()
+
+
+def tables():
+    for name, text in (
+        ("plain", b"\x04id,name\n1,a\n-2,b\n"),
+        ("quoted", b'\x04id,name\r\n1,"a ""b"",\nc"\r\n2,"",\r\n\n3,x"y"z\r\n4,"a"b\r\n'),
+        ("tab", b'\x09\xef\xbb\xbfx\ty\n"1\t2"\tNA\n 3 \ttrue'),
+        ("open", b'\x06a;b\n1;"2\n3;4\n'),
+    ):
+        yield name, text
 
 
 def answers():
@@ -191,6 +201,8 @@ def main():
         put(out / "cache" / name, data)
     for name, data in answers():
         put(out / "host" / name, data)
+    for name, data in tables():
+        put(out / "csv" / name, data)
     for i, text in enumerate(EXPRESSIONS):
         for use in range(3):
             put(out / "expr" / f"{i}-{use}", bytes([use]) + text.encode())

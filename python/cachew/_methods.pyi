@@ -169,6 +169,49 @@ class Operators:
         axis: the dimension along which they are joined; -1: the last one (an integer, from -6 to 5)
         """
 
+    @classmethod
+    def csv(
+        cls,
+        files: _Path | Sequence[_Path],
+        *,
+        compression: Literal["auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz"] = "auto",
+        max_line: int = 67108864,
+        header: bool = True,
+        types: Mapping[str, Any] = {},
+        columns: Sequence[str] = [],
+        delimiter: Literal[",", "\t", ";", "|"] = ",",
+    ) -> Dataset:
+        """Rows of CSV files, a component for each column.
+
+        Each row is an element; each column gives a component of its name, a scalar. Fields are as in
+        RFC 4180: a field may be quoted with `"`, and then hold delimiters, line breaks and quotes,
+        written twice. Empty lines are not rows, and a byte order mark is left out. A column whose name
+        is empty is called f and its number, from 0. The first file decides which columns there are. In
+        other files they may have another order, and there may be others besides. The dtypes that
+        `types` does not give are inferred from the first 1,000 rows (at most 1 MiB) of the first file:
+        bool if all values are true or false (also True, TRUE, ...), int64, float64, else bytes. A
+        value that is empty or one of NA, N/A, n/a, <NA>, #N/A, NaN, nan, NULL, null and None is
+        missing, except in quotes: it becomes NaN in a column of a floating dtype, so int64 is not
+        inferred for a column with a missing value. A bytes column has the text of the field, whatever
+        it is. A row fails if it has more or fewer fields than the first row of its file, if text
+        follows the closing quote of a field, or if the dtype of a column that is needed can't hold its
+        value. Files are found and decompressed as those of `text`. The pipeline's description needs
+        the first file: a program that only sends it to a service must be able to read it too.
+
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
+        compression: compression of the files; auto: detected from the content (a string: one of
+            "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
+        max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
+            from 1 to 1073741824)
+        header: the first row of each file names its columns; false: they are f0, f1, ... (true or
+            false)
+        types: dtypes of columns, {"label": "int32"}; those of other columns are inferred (an object)
+        columns: names of the columns to read, at most 64; []: all columns (a list of strings)
+        delimiter: what separates the fields of a row (a string: one of ",", "\t", ";", "|")
+        """
+
     def decode_image(
         self,
         component: str,

@@ -26,6 +26,7 @@ static enum cw_record_format index_format(const char *source)
 {
     return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD
            : strcmp(source, "tar") == 0    ? CW_FORMAT_TAR
+           : strcmp(source, "csv") == 0    ? CW_FORMAT_CSV
                                            : CW_FORMAT_LINES;
 }
 
@@ -53,7 +54,7 @@ static void index_print_report(const struct cw_index_report *p, const char *inde
 
 static int index_main(int argc, char **argv, struct cw_error *err)
 {
-    static const char *const formats[] = {"tfrecord", "text", "jsonl", "tar", NULL};
+    static const char *const formats[] = {"tfrecord", "text", "jsonl", "tar", "csv", NULL};
     struct cw_source_files files = {0};
     struct cw_index index = {0};
     const char *index_dir = NULL, *compression = "auto", *format = "tfrecord";
@@ -64,7 +65,8 @@ static int index_main(int argc, char **argv, struct cw_error *err)
          "keep each index beside its file (FILE.cwx) instead of in the index directory"},
         CLI_INDEX_DIR_OPTION(&index_dir),
         {"format", CLI_TEXT, &format, "F",
-         "index files of this format: tfrecord (default), text, jsonl or tar", .choices = formats},
+         "index files of this format: tfrecord (default), text, jsonl, tar or csv (with commas)",
+         .choices = formats},
         {"compression", CLI_TEXT, &compression, "C",
          "read files of this compression: auto (default: detect it), none, gzip, zlib, zstd, bzip2 or xz; "
          "must be the same as in the pipeline",

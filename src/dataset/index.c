@@ -77,7 +77,9 @@ static bool index_load(const char *index_path, const struct cw_stat *st, const s
 static int index_open_segment(const char *path, size_t prefix, const struct cw_index_options *o,
                               size_t memory, struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
 {
-    static const char *const kinds[] = {"tfrecord", "lines", "tar"};
+    static const char *const kinds[] = {"tfrecord", "lines",         "tar",     "csv",
+                                        "csv-tab",  "csv-semicolon", "csv-pipe"};
+    _Static_assert(CW_COUNT_OF(kinds) == CW_FORMATS, "a kind for each format");
     struct cw_stat st;
     const char *relative = path + prefix;
     int r = cw_stat_settled(path, &st, err);

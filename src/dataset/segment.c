@@ -12,8 +12,11 @@
 
 enum cw_index_kind cw_index_kind_of(enum cw_record_format format)
 {
-    static const enum cw_index_kind kinds[] = {CW_INDEX_TFRECORD, CW_INDEX_LINES, CW_INDEX_TAR};
+    static const enum cw_index_kind kinds[] = {CW_INDEX_TFRECORD, CW_INDEX_LINES,   CW_INDEX_TAR,
+                                               CW_INDEX_CSV,      CW_INDEX_CSV_TAB, CW_INDEX_CSV_SEMICOLON,
+                                               CW_INDEX_CSV_PIPE};
 
+    _Static_assert(CW_COUNT_OF(kinds) == CW_FORMATS, "a kind for each format");
     return kinds[format];
 }
 
@@ -60,7 +63,7 @@ struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i)
     struct cw_span span = {.offset = s->offsets[i], .size = s->lengths[i]};
     if (s->format == CW_FORMAT_TFRECORD)
         span.size += CW_TFRECORD_FRAME;
-    else if (s->format == CW_FORMAT_LINES)
+    else if (s->format == CW_FORMAT_LINES || cw_format_delimiter(s->format))
         /* up to the next line, so that the length of a line's end need not be stored */
         span.size = (i + 1 < s->n_records ? s->offsets[i + 1] : s->stream_size) - span.offset;
     return span;
@@ -109,15 +112,23 @@ static bool segment_gap_fits(enum cw_record_format format, uint64_t gap, bool la
     case CW_FORMAT_LINES:
         return gap == 1 || gap == 2 || (last && gap == 0);
     default:
-        return true; /* for example directories, or the end of the archive */
+        return true; /* for example directories, the end of the archive, or empty lines of a CSV file */
     }
 }
 
-/* Checks that the records follow one another in the stream and, except in a tar, fill it. Sums the lengths.
+/* Returns whether other bytes than those of records may come before the first record, and be all that there
+ * is.
  */
+static bool segment_has_other_bytes(enum cw_record_format format)
+{
+    return format == CW_FORMAT_TAR || cw_format_delimiter(format);
+}
+
+/* Checks that the records follow one another in the stream and, except in a tar or a CSV file, fill it. Sums
+ * the lengths. */
 static bool segment_records_fit(struct cw_segment *s)
 {
-    uint64_t at = s->format == CW_FORMAT_TAR && s->n_records ? s->offsets[0] : 0;
+    uint64_t at = segment_has_other_bytes(s->format) && s->n_records ? s->offsets[0] : 0;
     s->data_bytes = 0;
     for (uint64_t i = 0; i < s->n_records; i++) {
         bool last = i + 1 == s->n_records;
@@ -128,7 +139,7 @@ static bool segment_records_fit(struct cw_segment *s)
         s->data_bytes += s->lengths[i];
         at = next;
     }
-    return s->n_records > 0 || s->format == CW_FORMAT_TAR || s->stream_size == 0;
+    return s->n_records > 0 || segment_has_other_bytes(s->format) || s->stream_size == 0;
 }
 
 static bool segment_chunks_fit(const struct cw_segment *s)
@@ -160,7 +171,7 @@ static bool segment_restarts_fit(const struct cw_segment *s, uint64_t windows, u
  */
 static bool segment_find_format(const uint8_t *base, size_t size, enum cw_record_format *ret)
 {
-    for (*ret = CW_FORMAT_TFRECORD; *ret <= CW_FORMAT_TAR; (*ret)++)
+    for (*ret = CW_FORMAT_TFRECORD; *ret < CW_FORMATS; (*ret)++)
         if (cw_index_sound(base, size, cw_index_kind_of(*ret)))
             return true;
     return false;

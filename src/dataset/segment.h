@@ -1,6 +1,6 @@
 /*
- * Index segment of one file of records (TFRecord, text, tar): where each record lies, so that any record can
- * be read. Immutable.
+ * Index segment of one file of records (TFRecord, text, tar, CSV): where each record lies, so that any record
+ * can be read. Immutable.
  *
  * A segment has the same bytes in memory and on disk (docs/index-files.md): a header, then columns, each at a
  * multiple of 8 bytes, so that the file can be mapped: offsets u64[n], lengths u64[n], crcs u32[n] (TFRecord)
@@ -56,6 +56,11 @@ struct cw_span {
 /* Returns the bytes that must be read for record i: a TFRecord frame, a line with its end, or a sample of a
  * tar. */
 struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i);
+
+/* Sets *ret to the codec of an opened file: `wanted`, or for CW_CODEC_AUTO the one that the file's first
+ * bytes indicate. CW_E_DATA: a compression that can't be read. */
+int cw_segment_codec(enum cw_record_format format, struct cw_file *file, enum cw_codec wanted,
+                     enum cw_codec *ret, struct cw_error *err) _must_check_;
 
 /* Returns how many bytes of the stream are decompressed and discarded, at most, to reach the beginning of a
  * chunk. */
@@ -116,7 +121,16 @@ struct cw_index_header {
     uint64_t size; /* of the whole file */
 };
 
-enum cw_index_kind { CW_INDEX_TFRECORD = 1, CW_INDEX_FILES = 2, CW_INDEX_LINES = 3, CW_INDEX_TAR = 4 };
+enum cw_index_kind {
+    CW_INDEX_TFRECORD = 1,
+    CW_INDEX_FILES = 2,
+    CW_INDEX_LINES = 3,
+    CW_INDEX_TAR = 4,
+    CW_INDEX_CSV = 5,
+    CW_INDEX_CSV_TAB = 6,
+    CW_INDEX_CSV_SEMICOLON = 7,
+    CW_INDEX_CSV_PIPE = 8
+};
 enum cw_index_kind cw_index_kind_of(enum cw_record_format format);
 /* Fills the header of a finished index file. */
 void cw_index_seal(uint8_t *base, size_t size, enum cw_index_kind kind);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "formats/csv.h"
 #include "formats/lines.h"
 #include "formats/tar.h"
 #include "formats/tfrecord.h"
@@ -38,6 +39,7 @@ struct building {
         struct cw_tfrecord_walk tfrecord;
         struct cw_line_walk lines;
         struct cw_tar_walk tar;
+        struct cw_csv_walk csv;
     } walk;
     struct restarts restarts;
     size_t memory;                       /* bytes that decompression has allocated at most */
@@ -151,20 +153,20 @@ static int build_decompress_file(struct building *b, const struct cw_segment_inp
  * begin like a gzip file (with the low bytes of a length), so a TFRecord file is plain if it begins with a
  * header whose CRC is right. A text or a tar does not begin like a gzip file. But a text may begin like a
  * zlib file ("x" and another letter), so zlib is not detected in these formats. */
-static int build_choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
-                              struct cw_error *err)
+int cw_segment_codec(enum cw_record_format format, struct cw_file *file, enum cw_codec wanted,
+                     enum cw_codec *ret, struct cw_error *err)
 {
     uint8_t head[CW_MAX(CW_TFRECORD_HEADER, CW_CODEC_HEAD)];
-    size_t n = (size_t)CW_MIN(in->file.size, (uint64_t)sizeof(head));
-    *ret = in->codec;
-    if (in->codec != CW_CODEC_AUTO)
+    size_t n = (size_t)CW_MIN(cw_file_size(file), (uint64_t)sizeof(head));
+    *ret = wanted;
+    if (wanted != CW_CODEC_AUTO)
         return 0;
     int r = cw_file_read(file, 0, head, n, false, err);
     if (r < 0)
         return r;
     *ret = cw_codec_detect(head, n);
-    bool header = in->format == CW_FORMAT_TFRECORD && cw_tfrecord_is_header(head, n);
-    if (in->format == CW_FORMAT_TFRECORD ? header : *ret == CW_CODEC_ZLIB)
+    bool header = format == CW_FORMAT_TFRECORD && cw_tfrecord_is_header(head, n);
+    if (format == CW_FORMAT_TFRECORD ? header : *ret == CW_CODEC_ZLIB)
         *ret = CW_CODEC_PLAIN;
     const char *unreadable = *ret == CW_CODEC_PLAIN && !header ? cw_codec_unreadable(head, n) : NULL;
     if (unreadable)
@@ -249,9 +251,11 @@ static int build_start_walk(struct building *b, const struct cw_segment_input *i
         return cw_tar_walk_init(&b->walk.tar, in->path, UINT64_MAX, err);
     case CW_FORMAT_LINES:
         return cw_line_walk_init(&b->walk.lines, in->path, UINT64_MAX, err);
-    default:
+    case CW_FORMAT_TFRECORD:
         cw_tfrecord_walk_init(&b->walk.tfrecord, in->path, UINT64_MAX);
         return 0;
+    default:
+        return cw_csv_walk_init(&b->walk.csv, in->path, UINT64_MAX, cw_format_delimiter(in->format), err);
     }
 }
 
@@ -270,7 +274,7 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     if (r == 0 && !file)
         r = cw_file_new(in->path, &in->file, &file, err);
     if (r == 0)
-        r = build_choose_codec(in, file, &codec, err);
+        r = cw_segment_codec(in->format, file, in->codec, &codec, err);
     if (r == 0 && codec == CW_CODEC_PLAIN) {
         b->walk.base.stream_size = in->file.size;
         r = cw_walk_scan(&b->walk.base, file, in->cancelled, in->cancel_arg, err);

@@ -11,8 +11,8 @@
 
 const char *cw_record_format_name(enum cw_record_format format)
 {
-    static const char *const names[] = {"TFRecord", "text", "tar"};
-    return names[format];
+    static const char *const names[] = {"TFRecord", "text", "tar", "CSV"};
+    return names[CW_MIN(format, CW_FORMAT_CSV)];
 }
 
 void cw_record_list_deinit(struct cw_record_list *l)

@@ -15,9 +15,25 @@
 struct cw_file;
 struct cw_walk;
 
-enum cw_record_format { CW_FORMAT_TFRECORD, CW_FORMAT_LINES, CW_FORMAT_TAR };
+enum cw_record_format {
+    CW_FORMAT_TFRECORD,
+    CW_FORMAT_LINES,
+    CW_FORMAT_TAR,
+    /* CSV, one format for each delimiter, because where a record ends depends on it */
+    CW_FORMAT_CSV,
+    CW_FORMAT_CSV_TAB,
+    CW_FORMAT_CSV_SEMICOLON,
+    CW_FORMAT_CSV_PIPE,
+    CW_FORMATS
+};
 
-/* "TFRecord", "text", "tar". */
+/* Returns the delimiter of a CSV format; 0: it is another format. */
+static inline char cw_format_delimiter(enum cw_record_format format)
+{
+    return format < CW_FORMAT_CSV ? 0 : ",\t;|"[format - CW_FORMAT_CSV];
+}
+
+/* "TFRecord", "text", "tar", "CSV". */
 const char *cw_record_format_name(enum cw_record_format format);
 
 /* The records found, as columns. The walk owns the list until another owner takes it. */

@@ -72,7 +72,8 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
             at += (size_t)snprintf(buf + at, 256 - at, ", from %.15g to %.15g", a->min, a->max);
     }
     for (int i = 0; a->choices && a->choices[i] && at < 240; i++)
-        at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"", i ? ", " : ": one of ", a->choices[i]);
+        at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"", i ? ", " : ": one of ",
+                               strcmp(a->choices[i], "\t") == 0 ? "\\t" : a->choices[i]);
     if (a->kind == CW_ATTR_DTYPE && !a->choices)
         snprintf(buf + at, 256 - at,
                  " (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16, float32, float64)");

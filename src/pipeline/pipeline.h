@@ -46,6 +46,10 @@ struct cw_pipeline {
     uint64_t *functions; /* hashes of the identities of the pipeline's Python functions */
     unsigned n_functions;
     char *base_dir; /* relative paths are relative to it */
+    /* files outside these directories are refused when operators are bound; none: all are allowed. Borrowed
+     */
+    const char *const *data_roots;
+    size_t n_data_roots;
 };
 
 /* Parses {"cachew": 1, "pipeline": [...], ...}. Errors are CW_E_PIPELINE and name operator, attribute, value

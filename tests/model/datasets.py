@@ -133,6 +133,56 @@ def write_texts(rng: random.Random, directory: Path, compression: str) -> None:
         (directory / f"part-{k}.txt").write_bytes(compress(data, compression))
 
 
+CSV_COLUMNS = ["label", "score", "half", "ok", "text", "f6"]
+CSV_DAMAGE = ("few", "many", "quote", "number", "missing", "range")
+
+
+def csv_field(rng: random.Random, text: str, delimiter: str) -> str:
+    """The text as a field, in quotes where it must be and sometimes where it need not be."""
+    if any(c in text for c in ('"', "\n", "\r", delimiter)) or rng.random() < 0.1:
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def csv_row(rng: random.Random, number: int, damage: str | None, delimiter: str) -> str:
+    words = ["", "NA", "a", 'say "so"', "two\nlines", "x;y|z,w\tv", "\u00e9", "5'", "\r\n"]
+    values = {
+        "id": str(number),
+        "label": str(rng.randint(0, 255)),
+        "score": rng.choice(["0", "-1.5", "1e20", "nan", "", "0.1", " 7 ", "+3.25", repr(rng.gauss(0, 1))]),
+        "half": rng.choice(["0", "1.1", "65504", "NA", "null"]),
+        "ok": rng.choice(["true", "False", "TRUE"]),
+        "text": rng.choice(words),
+        "": rng.choice(["1", "2"]),
+    }
+    if damage == "number":
+        values["id"] = rng.choice(["x", "1.5", "1e400"])
+    elif damage in ("missing", "range"):
+        values["id"] = rng.choice(["", "NA"]) if damage == "missing" else "9223372036854775808"
+    row = [csv_field(rng, text, delimiter) for text in values.values()]
+    if damage == "quote":
+        row[5] = '"a"b'
+    return delimiter.join(row[:-1] if damage == "few" else [*row, "more"] if damage == "many" else row)
+
+
+def write_csvs(rng: random.Random, directory: Path, compression: str, damaged: bool, delimiter: str) -> None:
+    """part-K.csv files with a header, the last column without a name; with `damaged` some rows fail."""
+    directory.mkdir(parents=True)
+    number = 0
+    for k in range(rng.randint(1, 3)):
+        rows = [delimiter.join(["id", *CSV_COLUMNS[:-1], ""])]
+        for _ in range(rng.choice([0, 1, 30, 60, 200, 1100]) if k else rng.choice([3, 40, 1100])):
+            damage = rng.choice(CSV_DAMAGE) if damaged and rng.random() < 0.1 else None
+            rows.append(csv_row(rng, number, damage, delimiter))
+            number += 1
+            if rng.random() < 0.05:
+                rows.append("")
+        end = rng.choice(["\n", "\r\n"])
+        data = end.join(rows) + (end if rng.random() < 0.7 else "")
+        mark = b"\xef\xbb\xbf" if rng.random() < 0.2 else b""
+        (directory / f"part-{k}.csv").write_bytes(compress(mark + data.encode(), compression))
+
+
 JSON_DAMAGE = ("syntax", "empty", "range", "fraction", "kind", "missing", "null", "shape", "list")
 
 

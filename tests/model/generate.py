@@ -171,7 +171,7 @@ class Generator:
 
     def head(self) -> list[dict]:
         rng = self.rng
-        kind = rng.choice(SOURCES)
+        kind = self.kind()
         if self.functions and rng.random() < 0.12:
             return [self.finish("iterable", random_functions.iterable(rng, self.case.damaged))]
         if rng.random() < 0.15:
@@ -188,12 +188,17 @@ class Generator:
             return chain if self.legal(chain) else inputs[0]
         return self.source(kind, images=rng.random() < 0.3)
 
+    def kind(self) -> str:
+        """The case's seed chooses what stands for jsonl, without a draw: older seeds stay what they were."""
+        drawn = self.rng.choice(SOURCES)
+        return ("jsonl", "csv")[self.case.seed % 2] if drawn == "jsonl" else drawn
+
     def zip_head(self) -> list[dict]:
         """Inputs of any kinds, with names of their own."""
         rng = self.rng
         inputs: list[list[dict]] = []
         for k in range(rng.choice([1, 2, 2, 3])):
-            chain = self.source(rng.choice(SOURCES), images=rng.random() < 0.2)
+            chain = self.source(self.kind(), images=rng.random() < 0.2)
             for _ in range(rng.randint(0, 3)):
                 longer = self.extend(chain, rng.choice([self.operator_before, self.operator_inside]))
                 chain = longer if self.legal([{"op": "zip", "inputs": [longer]}]) else chain
@@ -254,6 +259,8 @@ class Generator:
             return [self.finish(kind, {"files": pattern})]
         if kind in ("text", "jsonl"):
             return self.lines(kind, name)
+        if kind == "csv":
+            return self.csv(name)
         if kind == "tar":
             return self.tar(name)
         if kind == "image_folder":
@@ -319,6 +326,42 @@ class Generator:
         if "json_features" not in self.__dict__:
             self.json_features = {"id": "int64", **{k: v for k, v in optional.items() if rng.random() < 0.5}}
         return [{"op": kind, **given, "features": self.json_features}]
+
+    def csv(self, name: str) -> list[dict]:
+        rng = self.rng
+        if "csv_given" not in self.__dict__:
+            optional = {
+                "label": rng.choice(["uint8", "float32", "bytes"]),
+                "score": rng.choice(["float64", "float32", "bytes"]),
+                "half": rng.choice(["float16", "bfloat16"]),
+                "ok": "bool",
+                "text": "bytes",
+            }
+            names = ["id", *[column for column in datasets.CSV_COLUMNS if rng.random() < 0.8]]
+            types = {name: dtype for name, dtype in optional.items() if name in names and rng.random() < 0.6}
+            self.csv_given = {
+                "delimiter": rng.choice([",", ",", "\t", ";", "|"]),
+                "types": {"id": "int64", **types},
+            }
+            if rng.random() < 0.5:
+                self.csv_given["columns"] = names
+            else:
+                names = datasets.CSV_COLUMNS
+            self.csv_given["types"] |= {
+                name: optional[name] for name in names if self.case.damaged and name in optional
+            }
+        compression = self.compression()
+        given = {
+            "files": f"{name}/part-*",
+            "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto",
+            **self.csv_given,
+        }
+        datasets.write_csvs(
+            rng, self.case.directory / name, compression, self.case.damaged, given["delimiter"]
+        )
+        if self.case.damaged and rng.random() < 0.3:
+            given["max_line"] = rng.randint(40, 200)
+        return [{"op": "csv", **given}]
 
     def tar(self, name: str) -> list[dict]:
         rng = self.rng

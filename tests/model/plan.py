@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import hosted, lines, needs, operators, philox, sources, tar, zipped
+from . import hosted, lines, needs, operators, philox, sources, tables, tar, zipped
 from .dtypes import PlanError, Type, Value
 from .sources import Source
 
@@ -24,6 +24,7 @@ SOURCES = {
     "files": sources.Files,
     "text": lines.Text,
     "jsonl": lines.JsonLines,
+    "csv": tables.Csv,
     "tar": tar.Tar,
     "range": sources.Range,
     "synthetic": sources.Synthetic,

@@ -2,6 +2,7 @@
  * kept stream, which has a lock: any thread may read. */
 #include "ops/source/record_streams.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -80,6 +81,8 @@ static void streams_free(struct cw_source *s)
     free(f->first);
     free(f->chunk_ends);
     free(f->keeps);
+    if (f->free_state)
+        f->free_state(f->state);
     cw_index_deinit(&f->index);
     free(f);
 }
@@ -94,6 +97,12 @@ static size_t record_streams_file_of(const struct cw_record_streams *f, uint64_t
 static bool record_streams_holds(const struct cw_record_streams *f, size_t file, uint64_t row)
 {
     return f->first[file] <= row && row < f->first[file + 1];
+}
+
+/* Returns the number of a row's record in the index of its file. */
+static uint64_t record_streams_record(const struct cw_record_streams *f, size_t file, uint64_t row)
+{
+    return row - f->first[file] + f->options.n_headers;
 }
 
 static bool record_streams_too_long(const struct cw_record_streams *f, uint64_t length)
@@ -132,7 +141,7 @@ static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_ext
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     size_t file = record_streams_file_of(f, row);
     const struct cw_segment *g = &f->index.segments[file];
-    uint64_t i = row - f->first[file];
+    uint64_t i = record_streams_record(f, file, row);
     struct cw_span span = cw_segment_span(g, i);
     *ret = (struct cw_extent){.file = f->files[file],
                               .offset = span.offset,
@@ -160,7 +169,7 @@ static int record_streams_load_file(struct cw_record_streams *f, size_t file, co
     const struct cw_segment *g = &f->index.segments[file];
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t record = wanted[i].row - f->first[file];
+        uint64_t record = record_streams_record(f, file, wanted[i].row);
         struct cw_span span = cw_segment_span(g, record);
         raw[wanted[i].place] = (struct cw_tensor){0};
         if (record_streams_too_long(f, g->lengths[record]))
@@ -216,14 +225,52 @@ uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t ro
 {
     size_t file = record_streams_file_of(f, row);
     *ret_number = row - f->first[file];
-    return f->index.segments[file].lengths[*ret_number];
+    return f->index.segments[file].lengths[record_streams_record(f, file, row)];
+}
+
+int cw_record_streams_read(const struct cw_record_streams *f, size_t file, uint64_t record, uint8_t **ret,
+                           size_t *ret_size, struct cw_error *err)
+{
+    const struct cw_segment *g = &f->index.segments[file];
+    struct cw_span span = cw_segment_span(g, record);
+    const char *path = cw_file_path(f->files[file]);
+    if (record_streams_too_long(f, g->lengths[record]))
+        return cw_error_at_file(err, CW_E_DATA, path, 0,
+                                "%s: a record of %" PRIu64 " bytes: expected at most %" PRIu64, path,
+                                g->lengths[record], f->options.max_length);
+    _cleanup_free_ uint8_t *data = malloc(CW_MAX(span.size, (uint64_t)1));
+    struct cw_decompress *z = NULL;
+    if (!data)
+        return cw_error_nomem(err, span.size, "a record");
+    int r = cw_segment_read(g, f->files[file], &record, 1, &data, &z, err);
+    cw_decompress_free(z);
+    if (r < 0)
+        return r;
+    *ret_size = g->lengths[record];
+    *ret = CW_STEAL(data);
+    return 0;
+}
+
+/* Stores the ends of a file's chunks at chunk_ends[at] and after it. Returns the number of its chunks.
+ * Headers belong to no chunk. */
+static uint64_t record_streams_chunks(struct cw_record_streams *f, size_t file, uint64_t at)
+{
+    const struct cw_segment *g = &f->index.segments[file];
+    uint64_t headers = f->options.n_headers, n = 0;
+    for (; headers == 0 && n < g->n_chunks; n++)
+        f->chunk_ends[at + n] = f->first[file] + g->chunk_ends[n];
+    for (uint64_t record = headers; headers && record < g->n_records; n++) {
+        record = cw_chunk_end(g->lengths, record, g->n_records);
+        f->chunk_ends[at + n] = f->first[file] + record - headers;
+    }
+    return n;
 }
 
 /* Fills in the source (number of records, chunks, snapshot, ...) from the segments. */
 static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths, struct cw_error *err)
 {
     size_t n = f->index.n;
-    uint64_t n_chunks = 0, chunk = 0;
+    uint64_t n_chunks = 0, headers = f->options.n_headers, header_bytes = 0;
     uint64_t discarded = 0;
     const char *discarded_in = NULL;
     size_t compressed = n; /* number of the first compressed file; n: no file is compressed */
@@ -235,6 +282,7 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
     f->keeps = calloc(n, sizeof(*f->keeps));
     if (!f->files || !f->first || !f->chunk_ends || !f->keeps)
         return cw_error_nomem(err, (n + n_chunks) * 8, "a source");
+    n_chunks = 0;
     int r = 0;
     XXH3_state_t snapshot;
     XXH3_64bits_reset(&snapshot);
@@ -245,9 +293,10 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
         cw_key_u64(&k, g->file_key);
         cw_key_u64(&k, g->n_records);
         XXH3_64bits_update(&snapshot, k.bytes, k.size);
-        for (uint64_t c = 0; c < g->n_chunks; c++)
-            f->chunk_ends[chunk++] = f->first[i] + g->chunk_ends[c];
-        f->first[i + 1] = f->first[i] + g->n_records;
+        n_chunks += record_streams_chunks(f, i, n_chunks);
+        f->first[i + 1] = f->first[i] + g->n_records - CW_MIN(headers, g->n_records);
+        for (uint64_t h = 0; h < CW_MIN(headers, g->n_records); h++)
+            header_bytes += g->lengths[h];
         compressed = g->codec != CW_CODEC_PLAIN ? CW_MIN(compressed, i) : compressed;
         r = cw_file_new(paths[i], &g->file, &f->files[i], err);
         if (r == 0)
@@ -268,7 +317,7 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
         f->base = (struct cw_source){
             .ops = &f->ops,
             .n_records = f->first[n],
-            .source_bytes = f->index.report.data_bytes,
+            .source_bytes = f->index.report.data_bytes - header_bytes,
             .random_access = compressed == n,
             .compressed = compressed < n ? cw_file_path(f->files[compressed]) : NULL,
             .discarded_bytes = discarded,

@@ -1,5 +1,5 @@
-/* A source whose files hold many records each, for tfrecord, text, jsonl and tar. Index segments (one per
- * file) say where each record lies. */
+/* A source whose files hold many records each, for tfrecord, text, jsonl, csv and tar. Index segments (one
+ * per file) say where each record lies. */
 #pragma once
 #include <pthread.h>
 
@@ -13,6 +13,7 @@ struct cw_record_streams_options {
     int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
                    struct cw_error *err);
     bool partial_keys;   /* the file key covers only a part of the file's content */
+    uint64_t n_headers;  /* records at the beginning of each file that are not rows: 0 or 1 (CSV) */
     uint64_t max_length; /* in bytes; longer records are not read: their raw bytes are empty. 0: no limit */
 };
 
@@ -35,6 +36,8 @@ struct cw_record_streams {
     bool *keeps;            /* for each file: its stream is kept */
     struct cw_record_streams_options options;
     struct cw_record_streams_kept kept;
+    void *state; /* of the operator that opened the source, with free_state; NULL: none */
+    void (*free_state)(void *);
 };
 
 /* The attributes that cw_record_streams_open reads; they come first in the operator's table. */
@@ -55,6 +58,10 @@ struct cw_record_streams {
 int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
                            const struct cw_record_streams_options *options, struct cw_source **ret,
                            struct cw_error *err) _must_check_;
+/* Reads record number `record` of a file, counted with its headers, for an operator that opens the source.
+ * The caller frees *ret. CW_E_DATA: it has more than max_length bytes. */
+int cw_record_streams_read(const struct cw_record_streams *f, size_t file, uint64_t record, uint8_t **ret,
+                           size_t *ret_size, struct cw_error *err) _must_check_;
 /* Returns the number of the file that holds a row; *ret_number: the row's number in that file, from 0. */
 size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);
 /* Returns the length in bytes of a row's record, from the index; *ret_number: its number in its file, from 0.

@@ -123,6 +123,10 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
         r = cw_error_set(
             err, CW_E_PIPELINE,
             "the pipeline does not match the fingerprint that the client computed" CW_OTHER_VERSION);
+    if (r >= 0) {
+        l->pipeline->data_roots = l->data_roots;
+        l->pipeline->n_data_roots = l->n_data_roots;
+    }
     if (r >= 0) /* must be before compiling, which may run Python functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
