@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import keyword
 import math
+import operator
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +22,7 @@ from cachew._calls import checked, checked_methods
 # allows is put in parentheses.
 _COMPARE, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
 
-_WORDS = {"and", "or", "not", "True", "False", "true", "false"}
+_WORDS = {"and", "or", "not", "in", "True", "False", "true", "false"}
 
 _CASTS = (
     "bool",
@@ -77,12 +79,14 @@ class Expr:
             f"Instead of `and`, `or`, `not` write "
             "(a > 1) & (b < 2), (a > 1) | (b < 2), ~(a > 1); instead of 0 < a < 9 write (a > 0) & (a < 9); "
             "instead of `in` write "
-            "(a == 1) | (a == 2); instead of min(a, b) and max(a, b) write a.min(b) and a.max(b); instead "
-            "of `if` write cachew.where(condition, a, b)"
+            "a.isin([1, 2]) or s.contains('cat'); instead of min(a, b) and max(a, b) write a.min(b) and "
+            "a.max(b); instead of `if` write cachew.where(condition, a, b)"
         )
 
     def __contains__(self, item: object) -> bool:
-        raise TypeError(f"`in` can't build an expression over {self._text}: write (a == 1) | (a == 2)")
+        raise TypeError(
+            f"`in` can't build an expression over {self._text}: write a.isin([1, 2]) or s.contains('cat')"
+        )
 
     def __len__(self) -> int:
         raise TypeError(f"the length of {self._text} is not known here: write ({self._text}).length()")
@@ -241,17 +245,65 @@ class Expr:
         """The natural logarithm."""
         return _call("log", self)
 
-    def min(self, *others: Operand) -> Expr:
-        """Without arguments: the smallest value of the array. With arguments: at each index, the smallest of
-        this value and the others.
-        """
-        return _call("min", self, *others)
+    def isnan(self) -> Expr:
+        """Whether the value is NaN."""
+        return _call("isnan", self)
 
-    def max(self, *others: Operand) -> Expr:
-        """Without arguments: the largest value of the array. With arguments: at each index, the largest of
-        this value and the others.
+    def min(self, *others: Operand, axis: int | None = None) -> Expr:
+        """Without arguments: the smallest value of the array, or the smallest values along an axis. With
+        arguments: at each index, the smallest of this value and the others.
         """
-        return _call("max", self, *others)
+        return _call("min", self, *others, axis=axis)
+
+    def max(self, *others: Operand, axis: int | None = None) -> Expr:
+        """Without arguments: the largest value of the array, or the largest values along an axis. With
+        arguments: at each index, the largest of this value and the others.
+        """
+        return _call("max", self, *others, axis=axis)
+
+    def sum(self, axis: int | None = None) -> Expr:
+        """The sum of the array's values, or the sums along an axis."""
+        return _call("sum", self, axis=axis)
+
+    def mean(self, axis: int | None = None) -> Expr:
+        """The mean of the array's values, or the means along an axis."""
+        return _call("mean", self, axis=axis)
+
+    def isin(self, values: Iterable[Operand]) -> Expr:
+        """Whether the value is equal to one of the values."""
+        if isinstance(values, (str, bytes, Expr)):
+            raise TypeError(f"isin({values!r}): expected a list of values")
+        listed = ", ".join(str(literal(v)) for v in values)
+        return Expr(f"isin({self._text}, [{listed}])", _ATOM)
+
+    def hash(self) -> Expr:
+        """A hash of the bytes, or of each integer, as uint64."""
+        return _call("hash", self)
+
+    def lower(self) -> Expr:
+        """The bytes with the letters A to Z as a to z."""
+        return _call("lower", self)
+
+    def strip(self) -> Expr:
+        """The bytes without white space at both ends."""
+        return _call("strip", self)
+
+    def startswith(self, prefix: Operand) -> Expr:
+        """Whether the bytes start with other bytes."""
+        return _call("startswith", self, prefix)
+
+    def endswith(self, suffix: Operand) -> Expr:
+        """Whether the bytes end with other bytes."""
+        return _call("endswith", self, suffix)
+
+    def contains(self, part: Operand) -> Expr:
+        """Whether the bytes contain other bytes."""
+        return Expr(f"{_operand(part, _OR)} in {_operand(self, _OR)}", _COMPARE)
+
+    def __getitem__(self, key: Any) -> Expr:
+        """A value or a part of the array, as `x[0]`, `x[1:3, ::-1]` or `x[col("i")]`; a part of the bytes."""
+        items = key if isinstance(key, tuple) else (key,)
+        return Expr(f"{_operand(self, _ATOM)}[{', '.join(map(_index, items))}]", _ATOM)
 
     def length(self) -> Expr:
         """The size of an array's first dimension, or the number of bytes of a byte string, as int64."""
@@ -331,16 +383,16 @@ def _usable(*values: Any) -> bool:
     return all(isinstance(v, (Expr, bool, int, float, np.generic, str, bytes)) for v in values)
 
 
-def _binary(a: Any, operator: str, b: Any, level: int) -> Expr:
+def _binary(a: Any, sign: str, b: Any, level: int) -> Expr:
     if not _usable(a, b):
         return NotImplemented  # type: ignore[no-any-return]
-    return Expr(f"{_operand(a, level)} {operator} {_operand(b, level + 1)}", level)
+    return Expr(f"{_operand(a, level)} {sign} {_operand(b, level + 1)}", level)
 
 
-def _compare(a: Any, operator: str, b: Any) -> Expr:
+def _compare(a: Any, sign: str, b: Any) -> Expr:
     if not _usable(a, b):
-        raise TypeError(f"{a} {operator} {b!r}: a {type(b).__name__} can't be part of an expression")
-    return Expr(f"{_operand(a, _OR)} {operator} {_operand(b, _OR)}", _COMPARE)
+        raise TypeError(f"{a} {sign} {b!r}: a {type(b).__name__} can't be part of an expression")
+    return Expr(f"{_operand(a, _OR)} {sign} {_operand(b, _OR)}", _COMPARE)
 
 
 def _power(a: Any, b: Any) -> Expr:
@@ -349,9 +401,24 @@ def _power(a: Any, b: Any) -> Expr:
     return Expr(f"{_operand(a, _ATOM)} ** {_operand(b, _SIGN)}", _POWER)
 
 
-def _prefix(operator: str, a: Expr) -> Expr:
-    return Expr(f"{operator}{_operand(a, _SIGN)}", _SIGN)
+def _prefix(sign: str, a: Expr) -> Expr:
+    return Expr(f"{sign}{_operand(a, _SIGN)}", _SIGN)
 
 
-def _call(function: str, *arguments: Any) -> Expr:
-    return Expr(f"{function}({', '.join(str(literal(a)) for a in arguments)})", _ATOM)
+def _index(item: Any) -> str:
+    """An index or a slice between brackets."""
+    if not isinstance(item, slice):
+        if not isinstance(item, Expr):
+            item = operator.index(item)
+        return str(literal(item))
+    start, stop, step = (
+        "" if x is None else str(operator.index(x)) for x in (item.start, item.stop, item.step)
+    )
+    return f"{start}:{stop}" + (f":{step}" if step else "")
+
+
+def _call(function: str, *arguments: Any, axis: int | None = None) -> Expr:
+    texts = [str(literal(a)) for a in arguments]
+    if axis is not None:
+        texts.append(f"axis={operator.index(axis)}")
+    return Expr(f"{function}({', '.join(texts)})", _ATOM)

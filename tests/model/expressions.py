@@ -8,7 +8,7 @@ from typing import Union
 
 import numpy as np
 
-from . import mathfn
+from . import across, mathfn
 from .dtypes import (
     DTYPES,
     FLOATS,
@@ -34,6 +34,7 @@ ARITHMETIC = {
     "%": np.remainder,
 }
 BITS = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
+MOST_DIMS = 6
 COMPARE = {
     "==": np.equal,
     "!=": np.not_equal,
@@ -145,15 +146,74 @@ class Expression:
             return self.dims(rest[-1])
         if kind in ("binary", "compare", "and", "or"):
             return self.broadcast([self.dims(a) for a in rest[-2:]])
-        name, arguments = rest  # a call
+        if kind == "list":
+            raise PlanError("expression: a list outside isin")
+        if kind == "index":
+            return self.dims_of_index(*rest)
+        name, arguments, *axis = rest  # a call
+        if axis:
+            return self.dims_of_reduction(name, arguments, axis[0])
+        if name in ("lower", "strip", "startswith", "endswith"):
+            return ()
+        if name == "isin":
+            self.values_of(arguments)
+            return self.dims(arguments[0])
         if name == "length":
             (a,) = arguments
             if self.dims(a) == () and a[0] == "name" and self.types[a[1]].dtype != "bytes":
                 raise PlanError("expression: length of a scalar")
             return ()
-        if name in ("min", "max") and len(arguments) == 1:
+        if name in across.REDUCTIONS and len(arguments) == 1:
             return ()
         return self.broadcast([self.dims(a) for a in arguments])
+
+    def dims_of_index(self, base, items: list) -> tuple | None:
+        dims = self.dims(base)
+        if dims is None:
+            raise PlanError("expression: an index of an array of unknown rank")
+        if self.is_bytes(base):
+            if len(items) != 1 or items[0][0] != "slice" or across.bounds(items[0])[2] != 1:
+                raise PlanError("expression: bytes have slices only")
+            return ()
+        sizes = []
+        if len(items) > len(dims) or not items:
+            raise PlanError("expression: too many indices")
+        for item, size in zip(items, dims):
+            if item[0] == "slice":
+                bounds = across.bounds(item)
+                sizes.append(None if size is None else len(range(size)[slice(*bounds)]))
+                continue
+            if self.dims(item) != ():
+                raise PlanError("expression: an index must be a scalar")
+            k = across.whole(item)
+            if k is not None and size is not None and not -size <= k < size:
+                raise PlanError("expression: index out of range")
+        return (*sizes, *dims[len(items) :])
+
+    def dims_of_reduction(self, name: str, arguments: list, axis) -> tuple:
+        dims, at = self.dims(arguments[0]), across.whole(axis)
+        if name not in across.REDUCTIONS or len(arguments) != 1 or dims is None or at is None:
+            raise PlanError("expression: axis=")
+        if not -len(dims) <= at < len(dims):
+            raise PlanError("expression: no such axis")
+        return tuple(size for k, size in enumerate(dims) if k != at % len(dims))
+
+    @staticmethod
+    def values_of(arguments: list) -> list:
+        """The values of the list of isin."""
+        if len(arguments) != 2 or arguments[1][0] != "list":
+            raise PlanError("expression: isin needs a list")
+        return arguments[1][1]
+
+    def is_bytes(self, tree) -> bool:
+        kind, *rest = tree
+        if kind == "name":
+            return self.types[rest[0]].dtype == "bytes"
+        if kind == "index":
+            return self.is_bytes(rest[0])
+        if kind == "call":
+            return rest[0] in ("lower", "strip") or rest[0] == "where" and self.is_bytes(rest[1][1])
+        return kind == "string"
 
     @staticmethod
     def broadcast(shapes: list) -> tuple | None:
@@ -179,8 +239,20 @@ class Expression:
             return Value("bytes", rest[0].encode())
         if kind == "name":
             return self.components[rest[0]]
+        if kind == "index":
+            items = [across.slice_of(i) if i[0] == "slice" else self.value(i) for i in rest[1]]
+            return across.index(self.value(rest[0]), items, self.checked)
+        if kind == "call" and rest[0] == "isin":
+            first = self.value(rest[1][0])
+            result = self.compare("!=" if self.is_bytes(rest[1][0]) else "<", first, first)
+            for other in self.values_of(rest[1]):
+                one = self.compare("==", first, self.value(other))
+                result = Value("bool", np.logical_or(result.data, one.data))
+            return result
         if kind == "call":
-            name, arguments = rest
+            name, arguments, *axis = rest
+            if axis:
+                return self.along(name, self.value(arguments[0]), across.whole(axis[0]))
             return self.call(name, [self.value(a) for a in arguments])
         if kind == "not":
             return Value("bool", np.logical_not(self.truth(self.value(rest[0]))))
@@ -297,9 +369,13 @@ class Expression:
     def compare(self, op: str, a: Operand, b: Operand) -> Operand:
         dtypes = [o.dtype for o in (a, b) if not literal(o)]
         if "bytes" in dtypes:
-            if dtypes != ["bytes", "bytes"] or op not in ("==", "!="):
+            if dtypes != ["bytes", "bytes"] or op not in ("==", "!=", "in", "not in"):
                 raise PlanError("expression: bytes can be compared with bytes, for equality")
+            if op in ("in", "not in"):
+                return array("bool", (a.data in b.data) == (op == "in"))
             return array("bool", (a.data == b.data) == (op == "=="))
+        if op in ("in", "not in"):
+            raise PlanError("expression: in is for bytes")
         if (
             all(d in INTEGERS or d == "bool" for d in dtypes)
             and not isinstance(a, float)
@@ -327,7 +403,13 @@ class Expression:
                 return cast(settled, name)
             return cast(first, name)
         if name == "where":
-            a, b = meet(*arguments[1:])
+            a, b = arguments[1:]
+            if all(not literal(o) and o.dtype == "bytes" for o in (a, b)):
+                condition = self.truth(first)
+                if condition.ndim:
+                    raise PlanError("expression: where of bytes by an array")
+                return a if condition else b
+            a, b = meet(a, b)
             return self.apply(
                 lambda c, x, y: np.where(c, x, y), a.dtype, self.truth(first), to_numpy(a), to_numpy(b)
             )
@@ -337,8 +419,14 @@ class Expression:
                 self.fail_where(np.asarray(True), "length of a scalar")
                 return array("int64", 1)
             return array("int64", len(first.data))
+        if name in across.TEXT:
+            return across.text(name, [settle(a) for a in arguments])
         if first.dtype == "bytes":
             raise PlanError(f"expression: {name} of bytes")
+        if name == "isnan":
+            return self.compare("!=", first, first)
+        if name in ("sum", "mean"):
+            return across.add(name, first)
         if name in ("min", "max"):
             return self.extreme(name, arguments)
         if name in ("sqrt", "exp", "log"):
@@ -386,6 +474,24 @@ class Expression:
 
             result = self.compute(choose, x, y)
         return result
+
+    def along(self, name: str, value: Operand, axis: int) -> Value:
+        """A reduction along an axis."""
+        value = settle(value)
+        if not self.checked and value.data.ndim <= axis % MOST_DIMS:
+            return self.call(name, [value])  # only the dtype counts
+        data = np.moveaxis(value.data, axis, -1)
+        if name in ("min", "max") and data.shape[-1] == 0 and 0 not in data.shape[:-1]:
+            raise RecordError(f"{name} of nothing")
+        rows = [
+            self.call(name, [Value(value.dtype, row)]) for row in data.reshape(-1, max(data.shape[-1], 1))
+        ]
+        if data.size == 0:
+            ones = self.call(
+                name, [Value(value.dtype, np.zeros(0 if name in ("sum", "mean") else 1, data.dtype))]
+            )
+            return Value(ones.dtype, np.full(data.shape[:-1], ones.data))
+        return Value(rows[0].dtype, np.array([r.data for r in rows]).reshape(data.shape[:-1]))
 
     def extreme_of(self, name: str, x: Value) -> Value:
         """The smallest or largest value of an array: the first of equals, NaN if there is one."""

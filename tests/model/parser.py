@@ -1,7 +1,9 @@
 """Expressions to trees, by recursive descent with Python's precedence.
 
 A tree is a tuple: ("number", value), ("string", text), ("name", text), ("unary", op, a), ("binary", op, a,
-b), ("compare", op, a, b), ("not", a), ("and", a, b), ("or", a, b), ("call", function, [arguments]).
+b), ("compare", op, a, b), ("not", a), ("and", a, b), ("or", a, b), ("call", function, [arguments]), ("call",
+function, [argument], axis), ("list", [values]), ("index", a, [items]), where an item may be ("slice", [start,
+stop, step]), with None for what is not written.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ TOKEN = re.compile(
             | (?P<name>[A-Za-z_]\w*)
             | `(?P<quoted>[^`]+)`
             | '(?P<string>[^']*)' | "(?P<text>[^"]*)"
-            | (?P<op>\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%<>(),~&|^]) )""",
+            | (?P<op>\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%<>(),~&|^:=\[\]]) )""",
     re.VERBOSE | re.ASCII,
 )
-COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in")
 LEVELS = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "//", "%"))
 
 
@@ -78,11 +80,17 @@ class Parser:
     def comparison(self):
         left = self.level(0)
         tree = None
-        while op := self.accept(*COMPARISONS):
+        while op := self.comparison_op():
             right = self.level(0)
             pair = ("compare", op, left, right)
             tree, left = pair if tree is None else ("and", tree, pair), right
         return tree or left
+
+    def comparison_op(self) -> str | None:
+        if self.accept("not"):
+            self.expect("in")
+            return "not in"
+        return self.accept(*COMPARISONS)
 
     def level(self, n: int):
         if n == len(LEVELS):
@@ -96,7 +104,33 @@ class Parser:
         if op := self.accept("-", "+", "~"):
             return ("unary", op, self.sign())
         base = self.atom()
+        while self.accept("["):
+            base = ("index", base, self.items("]", self.item))
         return ("binary", "**", base, self.sign()) if self.accept("**") else base
+
+    def items(self, close: str, item) -> list:
+        """What stands between commas, past the closing bracket."""
+        found = []
+        while not self.accept(close):
+            found.append(item())
+            if not self.accept(","):
+                self.expect(close)
+                break
+        return found
+
+    def item(self):
+        """An index or a slice."""
+        parts = [self.bound()]
+        while len(parts) < 3 and self.accept(":"):
+            parts.append(self.bound())
+        if len(parts) == 1:
+            if parts[0] is None:
+                raise PlanError("expression: an index is missing")
+            return parts[0]
+        return ("slice", [*parts, *[None] * (3 - len(parts))])
+
+    def bound(self):
+        return None if self.peek() in [("op", ":"), ("op", ","), ("op", "]")] else self.either()
 
     def atom(self):
         kind, text = self.peek()
@@ -118,20 +152,28 @@ class Parser:
             return ("name", text)
         if kind == "name" and text in ("True", "False", "true", "false"):
             return ("number", text in ("True", "true"))
-        if kind == "name" and text not in ("and", "or", "not"):
+        if (kind, text) == ("op", "["):
+            return ("list", self.items("]", self.either))
+        if kind == "name" and text not in ("and", "or", "not", "in"):
             if not self.accept("("):
                 return ("name", text)
-            arguments = [self.either()]
-            while self.accept(","):
-                arguments.append(self.either())
-            self.expect(")")
-            return ("call", text, arguments)
+            axis = []
+            arguments = self.items(")", lambda: self.argument(axis))
+            return ("call", text, [a for a in arguments if a is not None], *axis)
         raise PlanError(f"expression: unexpected {text!r}")
+
+    def argument(self, axis: list):
+        """An argument; one that is named axis goes there, and None comes back."""
+        if self.tokens[self.at : self.at + 2] == [("name", "axis"), ("op", "=")]:
+            self.at += 2
+            axis.append(self.either())
+            return None
+        return self.either()
 
 
 def names(tree) -> set[str]:
     """The components that an expression reads."""
     if tree[0] == "name":
         return {tree[1]}
-    parts = tree[2] if tree[0] == "call" else [part for part in tree[1:] if isinstance(part, tuple)]
-    return {name for part in parts for name in names(part)}
+    parts = [p for part in tree[1:] for p in (part if isinstance(part, list) else [part])]
+    return {name for part in parts if isinstance(part, tuple) for name in names(part)}

@@ -8,7 +8,7 @@ import random
 
 from .dtypes import FLOATS, INTEGERS, Type
 
-WORDS = ("and", "or", "not", "true", "false", "True", "False")
+WORDS = ("and", "or", "not", "in", "true", "false", "True", "False")
 CASTS = ("bool", *INTEGERS, *FLOATS)
 
 
@@ -64,13 +64,18 @@ class Writer:
         choices += ["length"] if measurable(self.types) else []
         fixed = [n for n in arrays(self.types) if self.types[n].fixed()]
         choices += ["reduce"] if fixed else []
+        choices += ["index", "hash"] if arrays(self.types) or strings(self.types) else []
         kind = rng.choice(choices)
         if kind == "literal":
             return self.literal()
         elif kind == "length":
             return f"length({quoted(rng.choice(measurable(self.types)))})"
         elif kind == "reduce":
-            return f"{rng.choice(['min', 'max'])}({quoted(rng.choice(fixed))})"
+            return f"{rng.choice(['min', 'max', 'sum', 'mean'])}({quoted(rng.choice(fixed))})"
+        elif kind == "index":
+            return self.index(arrays(self.types))
+        elif kind == "hash":
+            return f"hash({self.bytes() if strings(self.types) else self.strong()}) % {rng.randint(1, 99)}"
         elif kind == "unary":
             return f"{rng.choice(['-', '-', '+', '~'])}{self.strong()}"
         elif kind == "where":
@@ -84,6 +89,35 @@ class Writer:
         elif kind == "binary":
             return self.binary(depth)
         return self.strong()
+
+    def index(self, names: list[str]) -> str:
+        """A value of an array, or a sum; an array too where that is wanted."""
+        rng = self.rng
+        known = [n for n in names if self.types[n].dims]
+        if not known:
+            return f"length({self.bytes()})"
+        name = rng.choice(known)
+        dims = self.types[name].dims
+        if self.array and rng.random() < 0.5:
+            name, dims = self.array, self.types[self.array].dims
+        if self.array and rng.random() < 0.5:
+            if rng.random() < 0.3:
+                return (
+                    f"{rng.choice(['sum', 'mean', 'min', 'max'])}({quoted(name)}, axis={rng.choice([0, -1])})"
+                )
+            items = [
+                rng.choice([":", "1:", ":2", "-2:", "::2", "::-1"]) for _ in range(rng.randint(1, len(dims)))
+            ]
+            return f"{quoted(name)}[{', '.join(items)}]"
+        items = [str(rng.choice([0, 0, -1, 1])) for _ in dims]
+        if scalars(self.types) and rng.random() < 0.1:
+            items[0] = f"{quoted(rng.choice(scalars(self.types)))} % 2"
+        return f"{quoted(name)}[{', '.join(items)}]"
+
+    def bytes(self) -> str:
+        """A component of bytes, or bytes made of it."""
+        rng, name = self.rng, quoted(self.rng.choice(strings(self.types)))
+        return rng.choice([name, name, f"lower({name})", f"strip({name})", f"{name}[:2]", f"{name}[1:]"])
 
     def binary(self, depth: int) -> str:
         rng = self.rng
@@ -116,8 +150,19 @@ class Writer:
                 else rng.choice(["'abc'", '""', "'a'"])
             )
             return f"{quoted(rng.choice(strings(self.types)))} {rng.choice(['==', '!='])} {other}"
+        if kind < 0.42 and strings(self.types):
+            other = rng.choice(["'a'", "''", "'0'", self.bytes()])
+            return rng.choice(
+                [
+                    f"{other} {rng.choice(['in', 'not in'])} {self.bytes()}",
+                    f"{rng.choice(['startswith', 'endswith'])}({self.bytes()}, {other})",
+                    f"isin({self.bytes()}, ['abc', {other}])",
+                ]
+            )
+        if kind < 0.46:
+            return rng.choice([f"isnan({self.strong()})", f"isin({self.strong()}, [1, {self.literal()}, 3])"])
         op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
-        if kind < 0.45:
+        if kind < 0.5:
             return (
                 f"{self.literal()} {op} {self.strong()} "
                 f"{rng.choice(['<', '!='])} {self.number(min(depth, 1))}"
@@ -134,6 +179,8 @@ def value(rng: random.Random, types: dict[str, Type]) -> str:
         return writer.truth()
     if kind < 0.25:
         return quoted(rng.choice(list(types)))
+    if kind < 0.3 and strings(types):
+        return writer.bytes()
     return writer.number(rng.choice([1, 2, 3]))
 
 

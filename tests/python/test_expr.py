@@ -3,6 +3,7 @@
 import math
 import operator
 import random
+from pathlib import Path
 
 import cachew
 import numpy as np
@@ -61,6 +62,20 @@ A, B, F = col("a"), col("b"), col("f")
         (F - -0.0, "f - -0.0"),
         (col("image/encoded").length(), "length(`image/encoded`)"),
         (col("and") + col("True") + col("größe"), "`and` + `True` + `größe`"),
+        (A[0] + A[-1], "a[0] + a[-1]"),
+        (A[1:3, ::-1, :], "a[1:3, ::-1, :]"),
+        (A[B % 2], "a[b % 2]"),
+        ((A + B)[0], "(a + b)[0]"),
+        (A.sum() / A.mean(axis=0), "sum(a) / mean(a, axis=0)"),
+        (A.min(axis=-1) - A.max(axis=np.int64(1)), "min(a, axis=-1) - max(a, axis=1)"),
+        (A.isin([1, 2.5]), "isin(a, [1, 2.5])"),
+        (col("n").lower().isin(["cat", b"dog"]), "isin(lower(n), ['cat', 'dog'])"),
+        (F.isnan() | F.isin([]), "isnan(f) | isin(f, [])"),
+        (col("n").hash() % 10, "hash(n) % 10"),
+        (col("n").strip()[:2] == "ca", "strip(n)[:2] == 'ca'"),
+        (col("n").startswith("a") & col("n").endswith("b"), "startswith(n, 'a') & endswith(n, 'b')"),
+        (col("n").contains("cat") & (A > 1), "('cat' in n) & (a > 1)"),
+        (col("in") + 1, "`in` + 1"),
         (col("n") == "cat", "n == 'cat'"),
         (col("n") != b"it's", 'n != "it\'s"'),
         (A + 2**100, f"a + {2**100}"),
@@ -236,4 +251,118 @@ def test_misuse_is_a_type_error(use):
 )
 def test_what_the_language_lacks_is_a_value_error(use):
     with pytest.raises(ValueError):
+        use()
+
+
+WORDS = Path(__file__).resolve().parents[2].joinpath("docs", "expressions.md").read_text().split()
+
+
+def test_functions_of_bytes_give_what_pandas_gives():
+    pandas = pytest.importorskip("pandas")
+    words = pandas.Series(WORDS)
+    w = col("w")
+    batch = (
+        Dataset.arrays({"w": WORDS})
+        .assign(
+            lower=w.lower(),
+            strip=w.strip(),
+            start=w[:3],
+            end=w[-2:],
+            starts=w.startswith("`"),
+            ends=w.endswith(","),
+            has=w.lower().contains("in"),
+            known=w.isin(["the", "and", "of"]),
+            n=w.length(),
+        )
+        .batch(len(WORDS))
+        .peek()
+    )
+    raw = pandas.Series([word.encode() for word in WORDS])
+    for name, want in {
+        "lower": words.map(lambda s: "".join(c.lower() if c.isascii() else c for c in s).encode()),
+        "strip": words.str.strip().str.encode("utf-8"),
+        "start": raw.str.slice(0, 3),
+        "end": raw.str.slice(-2),
+        "starts": words.str.startswith("`"),
+        "ends": words.str.endswith(","),
+        "has": words.str.lower().str.contains("in", regex=False),
+        "known": words.isin(["the", "and", "of"]),
+        "n": raw.str.len(),
+    }.items():
+        assert list(batch[name]) == list(want), name
+
+
+def test_hashes_are_xxh3():
+    xxhash = pytest.importorskip("xxhash")
+    numbers = np.arange(-5, 300, dtype=np.int16)
+    batch = Dataset.arrays({"w": WORDS}).assign(b="hash(w)", k="int64(hash(w) % 10)").batch(len(WORDS)).peek()
+    want = [xxhash.xxh3_64_intdigest(word.encode()) for word in WORDS]
+    assert batch["b"].tolist() == want
+    assert batch["k"].tolist() == [h % 10 for h in want]
+    hashes = Dataset.arrays({"x": numbers[None]}).assign(x="hash(x)").batch(1).peek()["x"][0]
+    assert hashes.tolist() == [xxhash.xxh3_64_intdigest(x.tobytes()) for x in numbers]
+
+
+def test_parts_and_sums_of_images_give_what_numpy_gives():
+    """On pixels of a photograph-like gradient: every form of index, and reductions along each axis."""
+    y, x = np.mgrid[:48, :64]
+    image = np.stack([x * 4, y * 5, (x * y) % 256], axis=-1).astype(np.uint8)
+    images = np.stack([image, image[::-1], 255 - image])
+    i = col("i")
+    expressions = {
+        "pixel": (i[3, -4], lambda a: a[3, -4]),
+        "value": (i[47, 0, 2], lambda a: a[47, 0, 2]),
+        "top": (i[:20], lambda a: a[:20]),
+        "middle": (i[10:-10, 5:50:3], lambda a: a[10:-10, 5:50:3]),
+        "mirrored": (i[:, ::-1], lambda a: a[:, ::-1]),
+        "green": (i[:, :, 1], lambda a: a[:, :, 1]),
+        "none": (i[30:10], lambda a: a[30:10]),
+        "beyond": (i[40:100, :1], lambda a: a[40:100, :1]),
+        "row": (i[col("k")], None),
+        "sum": (i.sum(), lambda a: a.sum()),
+        "rows": (i.sum(axis=0), lambda a: a.sum(axis=0)),
+        "columns": (i.sum(axis=1), lambda a: a.sum(axis=1)),
+        "channels": (i.max(axis=-1), lambda a: a.max(axis=-1)),
+        "darkest": (i.min(axis=1).min(axis=0), lambda a: a.min(axis=(0, 1))),
+        "mean": (i.mean(), lambda a: a.mean()),
+        "means": (i.mean(axis=0).mean(axis=0), lambda a: a.mean(axis=0).mean(axis=0)),
+    }
+    k = np.array([5, -1, 47])
+    batch = (
+        Dataset.arrays({"i": images, "k": k})
+        .assign({name: e for name, (e, _) in expressions.items()})
+        .batch(3)
+        .peek()
+    )
+    for name, (_, f) in expressions.items():
+        want = np.stack([f(a) for a in images] if f else [a[n] for a, n in zip(images, k)])
+        assert batch[name].dtype == want.dtype, name
+        # sums of integers below 2^53 are exact in any order; a mean of means is rounded twice
+        np.testing.assert_allclose(batch[name], want, rtol=4e-16 * (name == "means"), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_floating_point_numbers_are_near_numpys(dtype):
+    values = np.random.default_rng(3).normal(size=(4, 1001)).astype(dtype)
+    batch = Dataset.arrays({"x": values}).assign(s="sum(x)", m="mean(x)").batch(4).peek()
+    exact = np.array([math.fsum(map(float, row)) for row in values])
+    bound = 1001 * 2.0**-52 * np.abs(values.astype(np.float64)).sum(axis=1)
+    half = np.spacing(np.abs(exact).astype(dtype)).astype(np.float64)
+    assert batch["s"].dtype == batch["m"].dtype == np.dtype(dtype)
+    assert (np.abs(batch["s"] - exact) <= bound + half).all()
+    assert (np.abs(batch["m"] - exact / 1001) <= (bound + half) / 1001 + half).all()
+
+
+@pytest.mark.parametrize(
+    ("use", "error"),
+    [
+        (lambda: A.isin("abc"), TypeError),
+        (lambda: A[1.5], TypeError),
+        (lambda: A[1.5:], TypeError),
+        (lambda: A["x"], TypeError),
+        (lambda: A.sum(axis="x"), TypeError),
+    ],
+)
+def test_wrong_uses_of_indices_and_lists(use, error):
+    with pytest.raises(error):
         use()

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "base/math.h"
 #include "data/convert.h"
 #include "ops/expr/expr.h"
@@ -157,6 +158,15 @@ static void scalars(void **state)
     CHECK_ALL(uint8_t, eval(f, "`image/encoded` == 'cat'", "bool"), i % 4 == 0);
     CHECK_ALL(uint8_t, eval(f, "`image/encoded` != s", "bool"), i % 4 >= 2);
     CHECK_ALL(uint8_t, eval(f, "i < 300", "bool"), 1);
+    CHECK_ALL(uint8_t, eval(f, "'at' in `image/encoded`", "bool"), i % 4 == 0 || i % 4 == 3);
+    CHECK_ALL(uint8_t, eval(f, "'dog' not in `image/encoded` and not s == 'dog'", "bool"), i % 2 == 0);
+    CHECK_ALL(uint8_t, eval(f, "startswith(`image/encoded`, s)", "bool"), i % 4 < 2);
+    CHECK_ALL(uint8_t, eval(f, "isin(lower(`image/encoded`), ['DOG', 'cat'])", "bool"), i % 4 == 0);
+    CHECK_ALL(uint8_t, eval(f, "isin(x, [1, 2.0, 4])", "bool"), i == 11 || i == 12 || i == 14);
+    CHECK_ALL(uint64_t, eval(f, "hash(s)", "uint64"), i % 2 ? cw_hash64("dog", 3) : cw_hash64("cat", 3));
+    CHECK_ALL(uint64_t, eval(f, "hash(y)", "uint64"), cw_hash64(&(int64_t){i % 5}, 8));
+    CHECK_ALL(int64_t, eval(f, "length(`image/encoded`[1:])", "int64"), i % 4 == 2 ? 0 : i % 4 == 3 ? 7 : 2);
+    CHECK_ALL(int64_t, eval(f, "length(where(b, s, '12345'))", "int64"), i % 3 == 0 ? 3 : 5);
     CHECK_ALL(int64_t, eval(f, "x", "int64"), i - 10);
     eval(f, NULL, NULL);
 }
@@ -169,6 +179,17 @@ static void arrays(void **state)
         assert_int_equal(((int64_t *)c->data)[i], (int64_t)(i / 3) * (i % 3 + 1) * (i / 3 % 5) + 1);
     CHECK_ALL(int32_t, eval(f, "max(a) - min(a)", "int32"), i * 2);
     CHECK_ALL(int64_t, eval(f, "length(a) + length(big)", "int64"), 2503);
+    CHECK_ALL(int32_t, eval(f, "a[1] + a[-1]", "int32"), i * 5);
+    CHECK_ALL(int32_t, eval(f, "a[y % 3]", "int32"), i *(i % 5 % 3 + 1));
+    CHECK_ALL(int64_t, eval(f, "sum(a[:2]) * 2", "int64"), i * 6);
+    CHECK_ALL(double, eval(f, "mean(a[::-1])", "float64"), i * 2.0);
+    CHECK_ALL(int64_t, eval(f, "sum(tokens)", "int64"), 100 * i * (i % 4) + (i % 4) * (i % 4 - 1) / 2);
+    c = eval(f, "tokens[1:]", "int32[?]");
+    for (int i = 0; i < N; i++)
+        assert_int_equal(c->rows[i].dims[0], i % 4 ? i % 4 - 1 : 0);
+    c = eval(f, "lower(s)[:2]", "bytes");
+    for (int i = 0; i < N; i++)
+        assert_true(c->rows[i].size == 2 && memcmp(c->rows[i].data, i % 2 ? "do" : "ca", 2) == 0);
     c = eval(f, "where(tokens >= 0, tokens + 1, 0)", "int32[?]");
     for (int i = 0; i < N; i++) {
         assert_int_equal(c->rows[i].dims[0], i % 4);
@@ -226,6 +247,8 @@ static void records_that_fail(void **state)
     assert_int_equal(failures(f, "int8(2) ** int8(-1)", "negative integer power"), N - 2);
     assert_int_equal(failures(f, "a + int64(1) % int64(0)", "integer modulo by zero"), N - 2);
     assert_int_equal(failures(f, "max(tokens)", "empty array"), N / 4 - 1);
+    assert_int_equal(failures(f, "tokens[2]", "index out of range in tokens[2]"), N / 4 * 3 - 2);
+    assert_int_equal(failures(f, "a[y]", "index out of range in a[y]"), N / 5 * 2 - 1);
     /* 0 and 2 tokens do not fit 3, 1 and 3 do */
     assert_int_equal(failures(f, "tokens + a", "shapes don't match: [2] and [3]"), N / 2 - 1);
 }
@@ -278,6 +301,32 @@ static void errors(void **state)
         {"1 // 0", "division by zero"},
         {"s + 1", "\"s\" is bytes"},
         {"s < 'a'", "== and !="},
+        {"s == x", "== of bytes: expected bytes or strings on both sides"},
+        {"x in [1, 2]", "a list may be used only in isin"},
+        {"x in y", "for numbers write isin(x, [...])"},
+        {"x not y", "expected \"in\" after \"not\", found \"y\""},
+        {"isin(x, y)", "expected a list of values, as in isin(x, [1, 2])"},
+        {"a[3]", "index out of range: dimension 0 has size 3 (character 3: a[>>>3])"},
+        {"a[0, 1]", "too many indices: expected at most 1"},
+        {"a[f]", "expected an index that is a single integer, or a slice"},
+        {"a[]", "expected an index or a slice between the brackets"},
+        {"a[1:2", "expected \",\" or \"]\", but the expression ends"},
+        {"a[::0]", "a slice's step is 0"},
+        {"a[:y]", "a slice's bound is not an integer literal"},
+        {"x[0]", "too many indices: expected at most 0"},
+        {"s[0]", "expected a slice, as in s[0:1]"},
+        {"s[::2]", "a slice of bytes with a step"},
+        {"sum(a, axis=1)", "there is no axis 1: the array has 1 dimension"},
+        {"sum(a, axis=y)", "axis is not an integer literal"},
+        {"abs(a, axis=0)", "axis= is for min, max, sum and mean"},
+        {"max(a, x, axis=0)", "of a single array"},
+        {"sum(s)", "\"s\" is bytes: expected numbers or bool"},
+        {"lower(x)", "lower of numbers: expected bytes"},
+        {"lower(3)", "lower of numbers: expected bytes"},
+        {"startswith(s, 3)", "startswith of numbers: expected bytes or a string"},
+        {"hash(f)", "hash of numbers: expected bytes, integers or bool"},
+        {"where(a > 1, s, s)", "expected a condition that is a scalar"},
+        {"len(x)", "there is no function \"len\""},
         {"a + big", "shapes don't match: [3] and [2500]"},
         {"length(x)", "length of a scalar"},
         {"where(x, 1)", "where has 2 arguments: expected 3"},

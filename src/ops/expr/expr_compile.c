@@ -10,35 +10,17 @@
 
 /* ---- functions ---- */
 
-static int lower_reduce(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret)
-{
-    int r = cw_lower_any_value(c, &o);
-    if (r < 0)
-        return r;
-    *ret = o;
-    const struct cw_type from = reg_of(c, o.reg)->type;
-    if (from.ndim == 0)
-        return 0;
-    enum cw_dtype t = from.dtype, computing = cw_lower_computing_dtype(node->op, t);
-    if ((r = cw_lower_convert(c, &o, computing)) < 0)
-        return r;
-    c->e->crosses = true;
-    struct cw_type type = cw_type_scalar(computing);
-    r = cw_lower_emit(c, node,
-                      (struct cw_instr){.kind = CW_I_REDUCE, .op = node->op, .dtype = computing, .a = o.reg},
-                      &type, ret);
-    return r < 0 ? r : cw_lower_convert(c, ret, t);
-}
-
 static int lower_where(struct compiler *c, const struct cw_node *node, struct operand cond, struct operand a,
                        struct operand b, struct operand *ret)
 {
-    int r;
-    if ((r = cw_lower_truth(c, &cond)) < 0 || (r = cw_lower_no_bytes(c, &a)) < 0 ||
-        (r = cw_lower_no_bytes(c, &b)) < 0)
+    int r = cw_lower_truth(c, &cond);
+    bool bytes = is_bytes(c, &a) && is_bytes(c, &b);
+    if (r < 0 || (!bytes && ((r = cw_lower_no_bytes(c, &a)) < 0 || (r = cw_lower_no_bytes(c, &b)) < 0)))
         return r;
-    struct cw_type type = {.dtype = cw_lower_common_dtype(c, &a, &b)};
-    if ((r = cw_lower_both_values(c, &a, &b, type.dtype)) < 0 ||
+    struct cw_type type = {.dtype = bytes ? CW_BYTES : cw_lower_common_dtype(c, &a, &b)};
+    if (bytes && reg_of(c, cond.reg)->type.ndim != 0)
+        return CW_LOWER_FAIL(c, node, "where of bytes: expected a condition that is a scalar");
+    if ((!bytes && (r = cw_lower_both_values(c, &a, &b, type.dtype)) < 0) ||
         (r = cw_lower_result_shape(c, node, &reg_of(c, a.reg)->type, &reg_of(c, b.reg)->type, &type)) < 0 ||
         (r = cw_lower_result_shape(c, node, &reg_of(c, cond.reg)->type, &type, &type)) < 0)
         return r;
@@ -49,7 +31,6 @@ static int lower_where(struct compiler *c, const struct cw_node *node, struct op
         &type, ret);
 }
 
-static int lower_node(struct compiler *c, const struct cw_node *node, struct operand *ret);
 static int lower_find_component(struct compiler *c, const struct cw_node *node, struct name **ret);
 
 static int lower_length(struct compiler *c, const struct cw_node *node, struct operand *ret)
@@ -62,7 +43,7 @@ static int lower_length(struct compiler *c, const struct cw_node *node, struct o
         struct name *n;
         if ((r = lower_find_component(c, argument, &n)) < 0)
             return r;
-        if (n->type.dtype == CW_BYTES || n->type.ndim < 0 || (n->type.ndim > 0 && n->type.dims[0] < 0)) {
+        if (n->type.dtype != CW_BYTES && (n->type.ndim < 0 || (n->type.ndim > 0 && n->type.dims[0] < 0))) {
             return cw_lower_emit(c, node,
                                  (struct cw_instr){.kind = CW_I_COLUMN_LENGTH,
                                                    .op = CW_X_LENGTH,
@@ -71,7 +52,11 @@ static int lower_length(struct compiler *c, const struct cw_node *node, struct o
                                  &scalar, ret);
         }
     }
-    if ((r = lower_node(c, argument, &o)) < 0 || (r = cw_lower_any_value(c, &o)) < 0)
+    if ((r = cw_lower_node(c, argument, &o)) < 0)
+        return r;
+    if (is_bytes(c, &o))
+        return cw_lower_text(c, node, o, ret);
+    if ((r = cw_lower_any_value(c, &o)) < 0)
         return r;
     const struct cw_type *type = &reg_of(c, o.reg)->type;
     if (type->ndim == 0)
@@ -92,26 +77,34 @@ static int lower_call(struct compiler *c, const struct cw_node *node, struct ope
     int r;
     if (node->op == CW_X_LENGTH)
         return lower_length(c, node, ret);
-    if ((r = lower_node(c, node->first, &a)) < 0)
+    if ((r = cw_lower_node(c, node->first, &a)) < 0)
         return r;
     if (node->op == CW_X_MIN || node->op == CW_X_MAX) {
         if (node->n_operands == 1)
-            return lower_reduce(c, node, a, ret);
+            return cw_lower_reduce(c, node, a, ret);
         for (const struct cw_node *next = node->first->sibling; next; next = next->sibling)
-            if ((r = lower_node(c, next, &b)) < 0 ||
+            if ((r = cw_lower_node(c, next, &b)) < 0 ||
                 (r = cw_lower_arithmetic(c, node, node->op, a, b, &a)) < 0)
                 return r;
         *ret = a;
         return 0;
     }
     if (node->op == CW_X_WHERE) {
-        if ((r = lower_node(c, node->first->sibling, &b)) < 0 ||
-            (r = lower_node(c, node->first->sibling->sibling, &third)) < 0)
+        if ((r = cw_lower_node(c, node->first->sibling, &b)) < 0 ||
+            (r = cw_lower_node(c, node->first->sibling->sibling, &third)) < 0)
             return r;
         return lower_where(c, node, a, b, third, ret);
     }
+    if (node->op == CW_X_SUM || node->op == CW_X_MEAN)
+        return cw_lower_reduce(c, node, a, ret);
+    if (node->op == CW_X_ISIN)
+        return cw_lower_isin(c, node, a, ret);
+    if (node->op >= CW_X_HASH && node->op <= CW_X_ENDSWITH)
+        return cw_lower_text(c, node, a, ret);
     if ((r = cw_lower_any_value(c, &a)) < 0)
         return r;
+    if (node->op == CW_X_ISNAN)
+        return cw_lower_compare(c, node, CW_X_NE, a, a, ret);
     enum cw_dtype t = dtype_of(c, &a);
     bool same = node->op == CW_X_ABS || node->op == CW_X_FLOOR || node->op == CW_X_CEIL ||
                 node->op == CW_X_ROUND;
@@ -123,7 +116,7 @@ static int lower_call(struct compiler *c, const struct cw_node *node, struct ope
 
 static int lower_cast(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
-    int r = lower_node(c, node->first, ret);
+    int r = cw_lower_node(c, node->first, ret);
     if (r == 0)
         r = cw_lower_no_bytes(c, ret);
     if (r < 0)
@@ -174,10 +167,7 @@ static int lower_component(struct compiler *c, const struct cw_node *node, struc
     int r = lower_find_component(c, node, &n);
     if (r < 0)
         return r;
-    *ret = (struct operand){.kind = O_BYTES, .reg = (unsigned)n->port, .node = node};
-    if (n->type.dtype == CW_BYTES)
-        return 0;
-    ret->kind = O_REG;
+    *ret = (struct operand){.kind = O_REG, .node = node};
     if (!n->loaded) {
         struct cw_reg reg = {.kind = CW_REG_LOAD,
                              .level = n->type.ndim == 0 ? CW_LEVEL_ROW : CW_LEVEL_ELEMENT,
@@ -186,7 +176,7 @@ static int lower_component(struct compiler *c, const struct cw_node *node, struc
         if ((r = cw_lower_reg_new(c, &reg, &n->reg)) < 0)
             return r;
         n->loaded = true;
-        c->e->varies |= !cw_type_fixed(&n->type);
+        c->e->varies |= n->type.dtype != CW_BYTES && !cw_type_fixed(&n->type);
     }
     ret->reg = n->reg;
     return 0;
@@ -195,9 +185,9 @@ static int lower_component(struct compiler *c, const struct cw_node *node, struc
 static int lower_comparison(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     struct operand left, right, all, one;
-    int r = lower_node(c, node->first, &left);
+    int r = cw_lower_node(c, node->first, &left);
     for (const struct cw_node *next = node->first->sibling; r == 0 && next; next = next->sibling) {
-        if ((r = lower_node(c, next, &right)) < 0)
+        if ((r = cw_lower_node(c, next, &right)) < 0)
             return r;
         if ((r = cw_lower_compare(c, node, next->before, left, right, &one)) < 0)
             return r;
@@ -212,7 +202,7 @@ static int lower_comparison(struct compiler *c, const struct cw_node *node, stru
     return r;
 }
 
-static int lower_node(struct compiler *c, const struct cw_node *node, struct operand *ret)
+int cw_lower_node(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     struct operand a, b;
     int r;
@@ -229,16 +219,24 @@ static int lower_node(struct compiler *c, const struct cw_node *node, struct ope
     case CW_NODE_BOOL:
         return cw_lower_bool_constant(c, node->integer != 0, ret);
     case CW_NODE_STRING:
-        ret->kind = O_STRING;
-        return 0;
+        return cw_lower_reg_constant(c, CW_BYTES, &(struct cw_span){node->text, node->length},
+                                     sizeof(struct cw_span), ret);
+    case CW_NODE_INDEX:
+        return cw_lower_index(c, node, ret);
+    case CW_NODE_LIST:
+        return CW_LOWER_FAIL(c, node, "a list may be used only in isin(x, [...])");
+    case CW_NODE_SLICE: /* parts of an index only */
+    case CW_NODE_NONE:
+        break;
     case CW_NODE_NAME:
         return lower_component(c, node, ret);
     case CW_NODE_UNARY:
-        if ((r = lower_node(c, node->first, &a)) < 0)
+        if ((r = cw_lower_node(c, node->first, &a)) < 0)
             return r;
         return cw_lower_prefix(c, node, a, ret);
     case CW_NODE_BINARY:
-        if ((r = lower_node(c, node->first, &a)) < 0 || (r = lower_node(c, node->first->sibling, &b)) < 0)
+        if ((r = cw_lower_node(c, node->first, &a)) < 0 ||
+            (r = cw_lower_node(c, node->first->sibling, &b)) < 0)
             return r;
         return node->op == CW_X_AND || node->op == CW_X_OR
                    ? cw_lower_logical(c, node, node->op, a, b, ret)
@@ -258,9 +256,8 @@ static int expr_finish(struct compiler *c, enum cw_expr_use use, struct operand 
     struct cw_expr *e = c->e;
     char text[160];
     int r;
-    if (o.kind == O_BYTES && use == CW_EXPR_VALUE) {
-        e->is_bytes = true;
-        e->bytes_port = o.reg;
+    if (is_bytes(c, &o) && use == CW_EXPR_VALUE) {
+        e->result = o.reg;
         e->type = cw_type_scalar(CW_BYTES);
         return 0;
     }
@@ -300,7 +297,7 @@ int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup looku
     if (r == 0)
         r = cw_tree_parse(e->text ? e->text : text, &e->tree, err);
     if (r == 0)
-        r = lower_node(&c, e->tree.root, &o);
+        r = cw_lower_node(&c, e->tree.root, &o);
     if (r == 0)
         r = expr_finish(&c, use, o);
     while (c.names) {

@@ -54,7 +54,7 @@ static int emit_fold(struct compiler *c, const struct cw_instr *in, enum cw_dtyp
     if (in->kind == CW_I_CONVERT)
         cw_convert(in->dtype, dtype, value, a, 1);
     else if (in->kind == CW_I_WHERE)
-        cw_kernel_where(cw_dtype_size(dtype), value, a, b, reg_of(c, in->c)->constant, 1, 1, 1, 1);
+        cw_kernel_where(cw_value_size(dtype), value, a, b, reg_of(c, in->c)->constant, 1, 1, 1, 1);
     else if (in->kernel(value, a, b, 1, CW_VV))
         return 1;
     return cw_lower_reg_constant(c, dtype, value, sizeof(value), ret);
@@ -64,9 +64,9 @@ int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_inst
                   const struct cw_type *type, struct operand *ret)
 {
     /* the registers that it reads; operands that it does not have are set to the first one */
-    static const uint8_t n_operands[] = {[CW_I_UNARY] = 1,         [CW_I_BINARY] = 2,     [CW_I_WHERE] = 3,
-                                         [CW_I_CONVERT] = 1,       [CW_I_REDUCE] = 1,     [CW_I_LENGTH] = 1,
-                                         [CW_I_COLUMN_LENGTH] = 0, [CW_I_BYTES_EQUAL] = 0};
+    static const uint8_t n_operands[] = {
+        [CW_I_UNARY] = 1,  [CW_I_BINARY] = 2,        [CW_I_WHERE] = 3, [CW_I_CONVERT] = 1, [CW_I_REDUCE] = 1,
+        [CW_I_LENGTH] = 1, [CW_I_COLUMN_LENGTH] = 0, [CW_I_TAKE] = 2,  [CW_I_SLICE] = 1,   [CW_I_LOWER] = 1};
     unsigned n = n_operands[in.kind];
     struct operand result = {.kind = O_REG, .node = node};
     if (n < 3)
@@ -108,13 +108,12 @@ int cw_lower_convert(struct compiler *c, struct operand *o, enum cw_dtype to)
 
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o)
 {
-    if (o->kind == O_BYTES)
-        return CW_LOWER_FAIL(
-            c, o->node,
-            "component \"%.60s\" is bytes, which may be used only in length(), == and !=", o->node->text);
-    if (o->kind == O_STRING)
-        return CW_LOWER_FAIL(c, o->node, "a string may be used only as an operand of == and !=");
-    return 0;
+    if (!is_bytes(c, o))
+        return 0;
+    if (o->node->kind == CW_NODE_NAME)
+        return CW_LOWER_FAIL(c, o->node, "component \"%.60s\" is bytes: expected numbers or bool",
+                             o->node->text);
+    return CW_LOWER_FAIL(c, o->node, "this is bytes: expected numbers or bool");
 }
 
 enum cw_dtype cw_lower_literal_dtype(const struct operand *o)

@@ -144,68 +144,13 @@ static void eval_execute(struct run *x, unsigned index, size_t rows, size_t n)
         eval_blame(x, in, &b, rows, n);
 }
 
-static void eval_column_length(struct run *x, const struct cw_instr *in, size_t rows)
-{
-    int64_t *d = (int64_t *)x->values[in->dst].p;
-    for (size_t i = 0; i < rows; i++) {
-        struct cw_tensor t = cw_block_row(x->b, x->in[in->a].value, x->row + i);
-        d[i] = in->dtype == CW_BYTES ? (int64_t)t.size : t.ndim > 0 ? t.dims[0] : 0;
-        if (in->dtype != CW_BYTES && t.ndim == 0)
-            fault(x, x->row + i, FAULT_LENGTH);
-    }
-}
-
-static void eval_bytes_equal(struct run *x, const struct cw_instr *in, size_t rows)
-{
-    uint8_t *d = x->values[in->dst].p;
-    for (size_t i = 0; i < rows; i++) {
-        struct cw_tensor a = cw_block_row(x->b, x->in[in->a].value, x->row + i), b;
-        if (in->string)
-            b = (struct cw_tensor){.data = (void *)in->string, .size = in->string_length};
-        else
-            b = cw_block_row(x->b, x->in[in->b].value, x->row + i);
-        bool equal = a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-        d[i] = equal == (in->op == CW_X_EQ);
-    }
-}
-
-static void eval_across(struct run *x, const struct cw_instr *in, size_t rows)
-{
-    const struct value *a = &x->values[in->a];
-    uint8_t *d = x->values[in->dst].p;
-    size_t size = size_of(x, in->dst);
-    for (size_t i = 0; i < rows; i++) {
-        if (in->kind == CW_I_LENGTH) {
-            ((int64_t *)d)[i] = a->shape.ndim > 0 ? a->shape.dims[0] : 0;
-            if (a->shape.ndim == 0)
-                fault(x, x->row + i, FAULT_LENGTH);
-        } else if (a->n == 0) {
-            memset(d + i * size, 0, size);
-            fault(x, x->row + i, FAULT_EMPTY);
-        } else {
-            cw_kernel_reduce(in->op, in->dtype, d + i * size, a->p + i * a->n * size, a->n);
-        }
-    }
-}
-
 static void eval_step(struct run *x, unsigned index, size_t rows, size_t n)
 {
     const struct cw_instr *in = &x->e->instrs[index];
-    switch (in->kind) {
-    case CW_I_REDUCE:
-    case CW_I_LENGTH:
-        eval_across(x, in, rows);
-        break;
-    case CW_I_COLUMN_LENGTH:
-        eval_column_length(x, in, rows);
-        break;
-    case CW_I_BYTES_EQUAL:
-        eval_bytes_equal(x, in, rows);
-        break;
-    default:
+    if (in->kind >= CW_I_REDUCE)
+        cw_run_across(x, in, rows);
+    else
         eval_execute(x, index, rows, n ? n : x->values[in->dst].n);
-        break;
-    }
 }
 
 /* ---- a piece of rows ---- */
@@ -240,7 +185,7 @@ static int eval_compute(struct run *x, size_t rows, uint8_t *out)
         for (unsigned i = 0; i < e->n_instrs; i++)
             eval_step(x, i, rows, 0);
         eval_store(x, out, rows * result->n);
-        return 0;
+        return x->status;
     }
     bool scalar = e->regs[e->result].level != CW_LEVEL_ELEMENT;
     for (unsigned i = 0; i < e->n_instrs; i++)
@@ -261,7 +206,7 @@ static int eval_compute(struct run *x, size_t rows, uint8_t *out)
     }
     if (scalar)
         eval_store(x, out, 1);
-    return 0;
+    return x->status;
 }
 
 /* ---- blocks ---- */
@@ -274,6 +219,7 @@ static void eval_report(struct run *x, size_t row)
         [FAULT_POWER] = "negative integer power of an integer",
         [FAULT_EMPTY] = "minimum or maximum of an empty array",
         [FAULT_LENGTH] = "length of a scalar",
+        [FAULT_INDEX] = "index out of range",
     };
     if (x->b->status[row] != CW_ROW_OK || x->faults[row] == FAULT_NONE)
         return;
@@ -304,10 +250,16 @@ static int eval_cancelled(struct run *x, size_t computed)
                : 0;
 }
 
+/* Returns the size of a row of the result, whose type is fixed or bytes. */
+static size_t eval_result_bytes(const struct cw_expr *e)
+{
+    return e->type.dtype == CW_BYTES ? sizeof(struct cw_span) : cw_type_bytes(&e->type);
+}
+
 /* Evaluates rows that all have the same shapes, with one plan. */
 static int eval_run_fixed(struct run *x, uint8_t *out)
 {
-    size_t bytes = cw_type_bytes(&x->e->type);
+    size_t bytes = eval_result_bytes(x->e);
     int r = cw_run_plan_shapes(x, 0) ? cw_run_plan_memory(x)
                                      : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
     for (x->row = 0; x->row < x->b->n && r == 0; x->row += x->rows_at_once) {
@@ -340,16 +292,17 @@ static int eval_run_varying(struct run *x, uint8_t *out, bool ragged, unsigned v
             if (!to)
                 return x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
         } else if (out) {
-            to = out + row * cw_type_bytes(&x->e->type);
+            to = out + row * eval_result_bytes(x->e);
         }
         struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
         if (!to)
-            to = cw_run_take(x, result->n * cw_dtype_size(x->e->type.dtype), &r);
+            to = cw_run_take(x, result->n * size_of(x, x->e->result), &r);
         if (r == 0)
             r = cw_run_plan_memory(x);
         if (r == 0)
             r = eval_compute(x, 1, to);
-        cw_arena_release(x->b->arena, mark);
+        if (x->e->type.dtype != CW_BYTES) /* bytes that result may lie in the scratch memory */
+            cw_arena_release(x->b->arena, mark);
         if (r < 0)
             return r;
         eval_report(x, row);
@@ -375,7 +328,8 @@ static int eval_run(const struct cw_expr *e, const struct cw_port *in, const cha
         /* failed rows are recorded in the arena meanwhile, so its scratch can't be freed */
         return eval_run_varying(&x, out, ragged, value);
     r = eval_run_fixed(&x, out);
-    cw_arena_release(b->arena, mark);
+    if (e->type.dtype != CW_BYTES)
+        cw_arena_release(b->arena, mark);
     for (size_t row = 0; x.faulted && row < b->n && r == 0; row++)
         eval_report(&x, row);
     return r;
@@ -387,10 +341,14 @@ int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *
     int r = cw_block_column(b, value, &e->type, err);
     if (r < 0)
         return r;
-    if (e->is_bytes) { /* the component itself, under another name */
-        for (size_t i = 0; i < b->n; i++)
-            b->columns[value].rows[i] = cw_block_row(b, in[e->bytes_port].value, i);
-        return 0;
+    if (e->type.dtype == CW_BYTES) {
+        struct cw_span *out = cw_block_alloc(b, b->n * sizeof(*out), err);
+        if (!out)
+            return err && err->status < 0 ? err->status : CW_E_MEMORY;
+        r = eval_run(e, in, op, b, (uint8_t *)out, false, value, err);
+        CW_ROWS_OK(i, b, r == 0)
+        b->columns[value].rows[i] = (struct cw_tensor){.data = (void *)out[i].data, .size = out[i].size};
+        return r;
     }
     const struct cw_column *c = &b->columns[value];
     return eval_run(e, in, op, b, c->data, !c->dense, value, err);

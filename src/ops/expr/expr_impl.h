@@ -45,6 +45,17 @@ enum cw_xop {
     CW_X_LOG,
     CW_X_WHERE,
     CW_X_LENGTH,
+    CW_X_SUM,
+    CW_X_MEAN,
+    CW_X_ISIN,
+    CW_X_ISNAN,
+    CW_X_HASH,
+    CW_X_LOWER,
+    CW_X_STRIP,
+    CW_X_STARTSWITH,
+    CW_X_ENDSWITH,
+    CW_X_IN, /* bytes in bytes */
+    CW_X_NOT_IN,
     CW_N_XOPS,
 };
 
@@ -65,12 +76,17 @@ enum cw_node_kind {
     CW_NODE_BINARY,
     CW_NODE_COMPARE,
     CW_NODE_CALL,
-    CW_NODE_CAST
+    CW_NODE_CAST,
+    CW_NODE_LIST,
+    CW_NODE_INDEX, /* x[...]: the operands are x, then an expression or a slice for each dimension */
+    CW_NODE_SLICE, /* three operands: start, stop, step */
+    CW_NODE_NONE   /* a part of a slice that is not written */
 };
 
 struct cw_node {
     struct cw_node *next_made;       /* all nodes of a tree, for freeing */
     struct cw_node *first, *sibling; /* operands */
+    struct cw_node *axis;            /* call: the argument axis=, or NULL */
     enum cw_node_kind kind;
     enum cw_xop op;      /* unary, binary, call */
     enum cw_xop before;  /* operand of a comparison (a < b <= c), not the first: the operator before it */
@@ -108,7 +124,33 @@ bool cw_integer_fits(cw_i128 v, enum cw_dtype t);
  * may be unknown. Keeps ret's dtype. False: the shapes can't match. ret may be a or b. */
 bool cw_broadcast(const struct cw_type *a, const struct cw_type *b, struct cw_type *ret);
 
+/* A slice as written: negative numbers count from the end. */
+struct cw_slice {
+    int64_t start, stop, step; /* start, stop: CW_SLICE_OPEN if not written; step is not 0 */
+};
+
+#define CW_SLICE_OPEN INT64_MIN
+
+/* Returns the number of indices that a slice takes of a dimension of size n, and sets *ret_first (may be
+ * NULL) to the first one: Python's slice.indices. */
+int64_t cw_slice_count(const struct cw_slice *s, int64_t n, int64_t *ret_first);
+/* Changes a shape to that after CW_I_SLICE (slice not NULL) or after the dimension `axis` is gone. */
+void cw_shape_cut(struct cw_type *shape, int axis, const struct cw_slice *slice);
+
 /* ---- program ---- */
+
+/* A register's value of dtype CW_BYTES. The bytes belong to a column, the expression's text or the block's
+ * arena. */
+struct cw_span {
+    const void *data;
+    size_t size;
+};
+
+/* Returns the bytes of a register's value. */
+static inline size_t cw_value_size(enum cw_dtype dtype)
+{
+    return dtype == CW_BYTES ? sizeof(struct cw_span) : cw_dtype_size(dtype);
+}
 
 enum cw_level {                    /* how many values a register has */
                 CW_LEVEL_CONSTANT, /* one value for the expression */
@@ -123,7 +165,7 @@ struct cw_reg {
     enum cw_level level;
     struct cw_type type;  /* as far as it is known at compile time */
     unsigned port;        /* CW_REG_LOAD: index of the operator's input whose column is loaded */
-    uint64_t constant[4]; /* CW_REG_CONSTANT: a value, or a struct cw_divisor */
+    uint64_t constant[4]; /* CW_REG_CONSTANT: a value, or a struct cw_divisor or cw_span */
 };
 
 enum cw_instr_kind {
@@ -131,10 +173,13 @@ enum cw_instr_kind {
     CW_I_BINARY,
     CW_I_WHERE,
     CW_I_CONVERT,
+    /* from here on, the instruction looks at several values of a row (expr_across.c) */
     CW_I_REDUCE,
     CW_I_LENGTH,
     CW_I_COLUMN_LENGTH,
-    CW_I_BYTES_EQUAL
+    CW_I_TAKE,  /* a at index b of the dimension `axis` */
+    CW_I_SLICE, /* of the dimension `axis`; of bytes */
+    CW_I_LOWER
 };
 
 /* How the operands of a kernel are given: V is an array of n values, S a single value. */
@@ -150,11 +195,11 @@ struct cw_instr {
     enum cw_dtype dtype; /* in which the kernel computes; convert: the source dtype */
     enum cw_level level; /* of the result */
     cw_kernel kernel;
-    /* Indexes of registers. In CW_I_COLUMN_LENGTH and CW_I_BYTES_EQUAL, which read columns of bytes or arrays
-     * directly, a and b are indexes of the operator's inputs (ports). */
+    /* Indexes of registers. In CW_I_COLUMN_LENGTH, which reads a column of arrays directly, a is the index of
+     * an input (port) of the operator. */
     unsigned dst, a, b, c;
-    const char *string; /* bytes_equal: the literal to compare with, if there is one */
-    size_t string_length;
+    int axis; /* take, slice; reduce: -1: over all values */
+    struct cw_slice slice;
 };
 
 struct cw_expr {
@@ -165,9 +210,7 @@ struct cw_expr {
     unsigned n_regs;
     struct cw_instr *instrs;
     unsigned n_instrs;
-    unsigned result;     /* register */
-    unsigned bytes_port; /* if is_bytes: the port of the bytes component that the expression names */
-    bool is_bytes;
+    unsigned result;    /* register */
     bool varies;        /* the shape of a register differs from row to row */
     bool crosses;       /* an instruction looks at several elements of a row (reduction, length) */
     bool canonical_nan; /* the result is floating and computed, so its NaNs are made canonical */
@@ -184,13 +227,15 @@ struct cw_divisor {
  * smaller unsigned type or of a signed type, so that they have at most 63 bits besides the sign. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);
 
-/* ---- kernels (expr_kernels.c, expr_math.c) ---- */
+/* ---- kernels (expr_kernels.c, expr_math.c, expr_bytes.c) ---- */
 
 #define CW_DTYPE_MIXED CW_N_DTYPES /* comparisons of uint64 (first) with int64 (second) */
 
 cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype);       /* NULL: not defined */
 cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype); /* only the kernels of expr_kernels.c */
-/* Sets *d to the minimum or maximum (op) of n >= 1 values. */
+cw_kernel cw_kernel_bytes(enum cw_xop op, unsigned dtype);      /* only the kernels of expr_bytes.c */
+/* Sets *d to the minimum, maximum, sum or mean (op) of n values. Minimum and maximum: n >= 1; sum: dtype is
+ * int64, uint64 or float64; mean: float64. */
 void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *a, size_t n);
 /* d[i] = c[i] ? a[i] : b[i] for n values of `size` bytes. Each step is 1 (an array) or 0 (one value for all
  * i). */

@@ -179,6 +179,15 @@ WHERE(uint16_t)
 WHERE(uint32_t)
 WHERE(uint64_t)
 
+static void where_span(void *restrict d_, const uint8_t *c, const void *a_, const void *b_, size_t n,
+                       int a_step, int b_step)
+{
+    struct cw_span *d = d_;
+    const struct cw_span *a = a_, *b = b_;
+    for (size_t i = 0; i < n; i++)
+        d[i] = c[i] ? a[i * (size_t)a_step] : b[i * (size_t)b_step];
+}
+
 static void kernel_fill(size_t size, uint8_t *restrict d, const uint8_t *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -199,8 +208,11 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
         return;
     }
     static void (*const loops[])(void *restrict d, const uint8_t *c, const void *a, const void *b, size_t n,
-                                 int a_step, int b_step) = {
-        [1] = where_uint8_t, [2] = where_uint16_t, [4] = where_uint32_t, [8] = where_uint64_t};
+                                 int a_step, int b_step) = {[1] = where_uint8_t,
+                                                            [2] = where_uint16_t,
+                                                            [4] = where_uint32_t,
+                                                            [8] = where_uint64_t,
+                                                            [sizeof(struct cw_span)] = where_span};
     loops[size](d, c, a, b, n, a_step, b_step);
 }
 
@@ -244,8 +256,36 @@ REDUCE_INTEGER(int64_t)
 REDUCE_FLOAT(float)
 REDUCE_FLOAT(double)
 
+static uint64_t reduce_sum_integers(const uint64_t *a, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += a[i];
+    return sum;
+}
+
+/* Eight partial sums: partial sum k has the values at index k, k + 8, ... */
+static double reduce_sum_floats(const double *a, size_t n)
+{
+    double s[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t k = 0; k < 8; k++)
+            s[k] += a[i + k];
+    for (size_t k = 0; i < n; i++, k++)
+        s[k] += a[i];
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+}
+
 void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *a, size_t n)
 {
+    if (op == CW_X_SUM || op == CW_X_MEAN) {
+        if (dtype != CW_FLOAT64)
+            *(uint64_t *)d = reduce_sum_integers(a, n);
+        else
+            *(double *)d = reduce_sum_floats(a, n) / (op == CW_X_MEAN ? (double)n : 1.0);
+        return;
+    }
     static void (*const reductions[CW_N_DTYPES])(bool max, void *d, const void *a, size_t n) = {ALL(reduce)};
     reductions[dtype](op == CW_X_MAX, d, a, n);
 }

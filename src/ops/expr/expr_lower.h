@@ -7,11 +7,11 @@
 /* The result of a node. A literal stays a literal as long as possible, because it takes its dtype from the
  * other operand. */
 struct operand {
-    enum { O_INT, O_FLOAT, O_REG, O_BYTES, O_STRING } kind;
+    enum { O_INT, O_FLOAT, O_REG } kind;
 
     cw_i128 integer;
     double real;
-    unsigned reg; /* O_REG: a register; O_BYTES: the port of a bytes component */
+    unsigned reg;
     const struct cw_node *node;
 };
 
@@ -44,6 +44,11 @@ static inline enum cw_dtype dtype_of(const struct compiler *c, const struct oper
     return reg_of(c, o->reg)->type.dtype;
 }
 
+static inline bool is_bytes(const struct compiler *c, const struct operand *o)
+{
+    return o->kind == O_REG && dtype_of(c, o) == CW_BYTES;
+}
+
 static inline bool is_half(enum cw_dtype t)
 {
     return t == CW_FLOAT16 || t == CW_BFLOAT16;
@@ -58,7 +63,7 @@ int cw_lower_bool_constant(struct compiler *c, bool value, struct operand *ret);
 
 /* ---- operands ---- */
 
-/* Fails if o is a bytes component or a string. */
+/* Fails if o is bytes. */
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o);
 /* Returns the dtype of a literal without another operand. */
 enum cw_dtype cw_lower_literal_dtype(const struct operand *o);
@@ -95,6 +100,22 @@ int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop 
 /* Emits a function of one value of dtype t, with a result of the same dtype. */
 int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t,
                    struct operand *o, struct operand *ret);
+/* Compiles any node of the tree (expr_compile.c). */
+int cw_lower_node(struct compiler *c, const struct cw_node *node, struct operand *ret);
+/* Sets *ret to the integer literal that the node must be; what: its name in the error. Numbers that int64
+ * can't hold become the nearest one within +- 2^62. */
+int cw_lower_literal_integer(struct compiler *c, const struct cw_node *node, const char *what, int64_t *ret);
+
+/* ---- arrays and bytes (expr_lower_across.c) ---- */
+
+/* min, max, sum or mean of the values of o, over all of them or along node->axis. */
+int cw_lower_reduce(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret);
+/* x[...]: indices and slices, one dimension after the other. */
+int cw_lower_index(struct compiler *c, const struct cw_node *node, struct operand *ret);
+/* hash, lower, strip, startswith, endswith. */
+int cw_lower_text(struct compiler *c, const struct cw_node *node, struct operand a, struct operand *ret);
+/* isin(x, [...]): x compared with each value of the list. */
+int cw_lower_isin(struct compiler *c, const struct cw_node *node, struct operand x, struct operand *ret);
 
 /* ---- operators (expr_operators.c) ---- */
 

@@ -279,5 +279,7 @@ static const cw_kernel kernels[CW_N_XOPS][CW_N_DTYPES + 1] = {
 cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype)
 {
     cw_kernel arithmetic = cw_kernel_arithmetic(op, dtype);
-    return arithmetic ? arithmetic : kernels[op][dtype];
+    if (arithmetic)
+        return arithmetic;
+    return kernels[op][dtype] ? kernels[op][dtype] : cw_kernel_bytes(op, dtype);
 }

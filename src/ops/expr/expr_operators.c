@@ -174,28 +174,28 @@ static enum cw_xop operator_mirrored(enum cw_xop op)
 }
 
 static int operator_compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op,
-                                  struct operand a, struct operand b, struct operand *ret)
+                                  const struct operand *a, const struct operand *b, struct operand *ret)
 {
-    if (a.kind == O_STRING && b.kind == O_BYTES)
-        return operator_compare_bytes(c, node, op, b, a, ret);
-    if (op != CW_X_EQ && op != CW_X_NE)
-        return CW_LOWER_FAIL(c, node, "bytes are compared with == and != only");
-    if (a.kind != O_BYTES || (b.kind != O_BYTES && b.kind != O_STRING))
-        return CW_LOWER_FAIL(c, node, "bytes are compared with bytes components and strings only");
-    struct cw_instr in = {.kind = CW_I_BYTES_EQUAL, .op = op, .a = a.reg, .b = b.reg};
-    if (b.kind == O_STRING) {
-        in.string = b.node->text;
-        in.string_length = b.node->length;
+    if (op == CW_X_NOT_IN) {
+        struct operand in;
+        int r = operator_compare_bytes(c, node, CW_X_IN, a, b, &in);
+        return r < 0 ? r : cw_lower_unary(c, node, CW_X_NOT, CW_BOOL, &in, ret);
     }
-    struct cw_type type = cw_type_scalar(CW_BOOL);
-    return cw_lower_emit(c, node, in, &type, ret);
+    if (op != CW_X_EQ && op != CW_X_NE && op != CW_X_IN)
+        return CW_LOWER_FAIL(c, node, "bytes are compared with == and != only");
+    if (!is_bytes(c, a) || !is_bytes(c, b))
+        return CW_LOWER_FAIL(c, node, "%s of bytes: expected bytes or strings on both sides",
+                             cw_xop_name(op));
+    return cw_lower_binary(c, node, op, CW_BYTES, CW_BOOL, a, b, ret);
 }
 
 int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
                      struct operand b, struct operand *ret)
 {
-    if (a.kind >= O_BYTES || b.kind >= O_BYTES)
-        return operator_compare_bytes(c, node, op, a, b, ret);
+    if (is_bytes(c, &a) || is_bytes(c, &b))
+        return operator_compare_bytes(c, node, op, &a, &b, ret);
+    if (op == CW_X_IN || op == CW_X_NOT_IN)
+        return CW_LOWER_FAIL(c, node, "in is for bytes; for numbers write isin(x, [...])");
     if (a.kind != O_REG && b.kind != O_REG)
         return cw_lower_bool_constant(c, operator_literal_compare(op, &a, &b), ret);
     struct operand *literal = a.kind == O_INT   ? &a

@@ -14,15 +14,52 @@
             has this height */
 
 static const char *const xop_names[CW_N_XOPS] = {
-    [CW_X_ADD] = "+",       [CW_X_SUB] = "-",       [CW_X_MUL] = "*",         [CW_X_DIV] = "/",
-    [CW_X_FLOORDIV] = "//", [CW_X_MOD] = "%",       [CW_X_POW] = "**",        [CW_X_BITAND] = "&",
-    [CW_X_BITOR] = "|",     [CW_X_BITXOR] = "^",    [CW_X_SHL] = "<<",        [CW_X_SHR] = ">>",
-    [CW_X_LT] = "<",        [CW_X_LE] = "<=",       [CW_X_GT] = ">",          [CW_X_GE] = ">=",
-    [CW_X_EQ] = "==",       [CW_X_NE] = "!=",       [CW_X_MIN] = "min",       [CW_X_MAX] = "max",
-    [CW_X_AND] = "and",     [CW_X_OR] = "or",       [CW_X_NEG] = "-",         [CW_X_POS] = "+",
-    [CW_X_INVERT] = "~",    [CW_X_NOT] = "not",     [CW_X_ABS] = "abs",       [CW_X_ROUND] = "round",
-    [CW_X_FLOOR] = "floor", [CW_X_CEIL] = "ceil",   [CW_X_SQRT] = "sqrt",     [CW_X_EXP] = "exp",
-    [CW_X_LOG] = "log",     [CW_X_WHERE] = "where", [CW_X_LENGTH] = "length",
+    [CW_X_ADD] = "+",
+    [CW_X_SUB] = "-",
+    [CW_X_MUL] = "*",
+    [CW_X_DIV] = "/",
+    [CW_X_FLOORDIV] = "//",
+    [CW_X_MOD] = "%",
+    [CW_X_POW] = "**",
+    [CW_X_BITAND] = "&",
+    [CW_X_BITOR] = "|",
+    [CW_X_BITXOR] = "^",
+    [CW_X_SHL] = "<<",
+    [CW_X_SHR] = ">>",
+    [CW_X_LT] = "<",
+    [CW_X_LE] = "<=",
+    [CW_X_GT] = ">",
+    [CW_X_GE] = ">=",
+    [CW_X_EQ] = "==",
+    [CW_X_NE] = "!=",
+    [CW_X_MIN] = "min",
+    [CW_X_MAX] = "max",
+    [CW_X_AND] = "and",
+    [CW_X_OR] = "or",
+    [CW_X_NEG] = "-",
+    [CW_X_POS] = "+",
+    [CW_X_INVERT] = "~",
+    [CW_X_NOT] = "not",
+    [CW_X_ABS] = "abs",
+    [CW_X_ROUND] = "round",
+    [CW_X_FLOOR] = "floor",
+    [CW_X_CEIL] = "ceil",
+    [CW_X_SQRT] = "sqrt",
+    [CW_X_EXP] = "exp",
+    [CW_X_LOG] = "log",
+    [CW_X_WHERE] = "where",
+    [CW_X_LENGTH] = "length",
+    [CW_X_SUM] = "sum",
+    [CW_X_MEAN] = "mean",
+    [CW_X_ISIN] = "isin",
+    [CW_X_ISNAN] = "isnan",
+    [CW_X_HASH] = "hash",
+    [CW_X_LOWER] = "lower",
+    [CW_X_STRIP] = "strip",
+    [CW_X_STARTSWITH] = "startswith",
+    [CW_X_ENDSWITH] = "endswith",
+    [CW_X_IN] = "in",
+    [CW_X_NOT_IN] = "not in",
 };
 
 const char *cw_xop_name(enum cw_xop op)
@@ -34,9 +71,11 @@ static const struct function {
     enum cw_xop op;
     unsigned min, max;
 } functions[] = {
-    {CW_X_ABS, 1, 1},    {CW_X_CEIL, 1, 1}, {CW_X_EXP, 1, 1},    {CW_X_FLOOR, 1, 1},
-    {CW_X_LENGTH, 1, 1}, {CW_X_LOG, 1, 1},  {CW_X_MAX, 1, 1000}, {CW_X_MIN, 1, 1000},
-    {CW_X_ROUND, 1, 1},  {CW_X_SQRT, 1, 1}, {CW_X_WHERE, 3, 3},
+    {CW_X_ABS, 1, 1},        {CW_X_CEIL, 1, 1},   {CW_X_ENDSWITH, 2, 2}, {CW_X_EXP, 1, 1},
+    {CW_X_FLOOR, 1, 1},      {CW_X_HASH, 1, 1},   {CW_X_ISIN, 2, 2},     {CW_X_ISNAN, 1, 1},
+    {CW_X_LENGTH, 1, 1},     {CW_X_LOG, 1, 1},    {CW_X_LOWER, 1, 1},    {CW_X_MAX, 1, 1000},
+    {CW_X_MEAN, 1, 1},       {CW_X_MIN, 1, 1000}, {CW_X_ROUND, 1, 1},    {CW_X_SQRT, 1, 1},
+    {CW_X_STARTSWITH, 2, 2}, {CW_X_STRIP, 1, 1},  {CW_X_SUM, 1, 1},      {CW_X_WHERE, 3, 3},
 };
 
 /* Binary operators by precedence, loosest first; ** is handled by itself. */
@@ -72,7 +111,7 @@ struct token {
     cw_i128 integer;
     double real;
     enum cw_xop op;   /* for + and -: the binary operator */
-    char punctuation; /* ( ) , */
+    char punctuation; /* ( ) , [ ] : */
 };
 
 struct parser {
@@ -193,7 +232,7 @@ static int lex_number(struct parser *p, struct token *t)
     return 0;
 }
 
-static const enum cw_xop words[] = {CW_X_AND, CW_X_OR, CW_X_NOT};
+static const enum cw_xop words[] = {CW_X_AND, CW_X_OR, CW_X_NOT, CW_X_IN};
 
 /* Operators, longest first. */
 static const struct {
@@ -257,16 +296,13 @@ static int lex_next(struct parser *p)
             t->op = operators[i].op;
             return 0;
         }
-    if (*s == '(' || *s == ')' || *s == ',') {
+    if (strchr("(),[]:", *s)) {
         t->kind = TOKEN_PUNCTUATION;
         t->length = 1;
         t->punctuation = *s;
         return 0;
     }
-    const char *hint = *s == '='   ? "; equality is written =="
-                       : *s == '!' ? "; negation is written not"
-                       : *s == '[' ? "; there is no indexing"
-                                   : "";
+    const char *hint = *s == '=' ? "; equality is written ==" : *s == '!' ? "; negation is written not" : "";
     return FAIL(p, at, "unexpected character '%c'%s", isprint((unsigned char)*s) ? *s : '?', hint);
 }
 
@@ -336,6 +372,106 @@ static int parse_node_op(struct parser *p, enum cw_xop op, size_t at, struct cw_
 
 static int parse_level(struct parser *p, int level, struct cw_node **ret);
 
+/* Parses an item of a list: an operand of n, after its operand `last`. Sets *last to it. */
+typedef int (*parse_item)(struct parser *p, struct cw_node *n, struct cw_node **last);
+
+/* Parses items with commas between them, from the opening bracket (the current token) past the closing one.
+ */
+static int parse_items(struct parser *p, struct cw_node *n, struct cw_node *last, char close, parse_item item)
+{
+    int r = lex_next(p);
+    while (r == 0 && !parse_is_punctuation(p, close)) {
+        if ((r = item(p, n, &last)) < 0)
+            return r;
+        if (parse_is_punctuation(p, ','))
+            r = lex_next(p);
+        else if (!parse_is_punctuation(p, close))
+            return parse_unexpected(p, close == ')' ? "\",\" or \")\"" : "\",\" or \"]\"");
+    }
+    return r < 0 ? r : lex_next(p);
+}
+
+static int parse_list_item(struct parser *p, struct cw_node *n, struct cw_node **last)
+{
+    struct cw_node *value;
+    int r = parse_level(p, LEVEL_OR, &value);
+    if (r == 0)
+        r = parse_node_add(p, n, *last, value);
+    if (r == 0)
+        *last = value;
+    return r;
+}
+
+/* An argument of a function: an expression, or axis=expression. */
+static int parse_argument(struct parser *p, struct cw_node *n, struct cw_node **last)
+{
+    const char *after = p->text + p->token.at + p->token.length;
+    after += strspn(after, " \t\n\r");
+    if (!parse_token_is(p, "axis") || after[0] != '=' || after[1] == '=')
+        return parse_list_item(p, n, last);
+    p->token.length = (size_t)(after + 1 - p->text) - p->token.at; /* past the = */
+    int r = lex_next(p);
+    return r < 0 ? r : parse_level(p, LEVEL_OR, &n->axis);
+}
+
+/* Parses a part of a slice, which may be left out, and the colon before it. */
+static int parse_slice_part(struct parser *p, struct cw_node *slice, struct cw_node **last, bool colon)
+{
+    struct cw_node *part = NULL;
+    bool written = !colon || parse_is_punctuation(p, ':');
+    int r = colon && written ? lex_next(p) : 0;
+    if (r < 0)
+        return r;
+    written &= !parse_is_punctuation(p, ':') && !parse_is_punctuation(p, ',') &&
+               !parse_is_punctuation(p, ']');
+    if (written)
+        r = parse_level(p, LEVEL_OR, &part);
+    else if (!(part = parse_node_new(p, CW_NODE_NONE, p->token.at, NULL, 0)))
+        r = CW_E_MEMORY;
+    if (r == 0)
+        r = parse_node_add(p, slice, *last, part);
+    *last = part;
+    return r;
+}
+
+/* An item of x[...]: an index or a slice. */
+static int parse_index_item(struct parser *p, struct cw_node *n, struct cw_node **last)
+{
+    struct cw_node *slice = parse_node_new(p, CW_NODE_SLICE, p->token.at, NULL, 0), *part = NULL;
+    if (!slice)
+        return CW_E_MEMORY;
+    int r = parse_slice_part(p, slice, &part, false);
+    struct cw_node *item = slice;
+    if (r == 0 && part->kind != CW_NODE_NONE && !parse_is_punctuation(p, ':'))
+        item = part;
+    else if (r == 0 && !parse_is_punctuation(p, ':'))
+        return parse_unexpected(p, "an index or a slice");
+    for (int k = 1; r == 0 && item == slice && k < 3; k++)
+        r = parse_slice_part(p, slice, &part, true);
+    if (r == 0)
+        r = parse_node_add(p, n, *last, item);
+    *last = item;
+    return r;
+}
+
+/* Parses x[...] after x, as often as there are brackets. */
+static int parse_indexes(struct parser *p, struct cw_node **ret)
+{
+    int r = 0;
+    while (r == 0 && parse_is_punctuation(p, '[')) {
+        struct cw_node *n = parse_node_new(p, CW_NODE_INDEX, p->token.at, NULL, 0);
+        if (!n)
+            return CW_E_MEMORY;
+        r = parse_node_add(p, n, NULL, *ret);
+        if (r == 0)
+            r = parse_items(p, n, *ret, ']', parse_index_item);
+        if (r == 0 && n->n_operands == 1)
+            return FAIL(p, n->at, "expected an index or a slice between the brackets");
+        *ret = n;
+    }
+    return r;
+}
+
 static int parse_call(struct parser *p, const struct token *name, struct cw_node **ret)
 {
     char word[64];
@@ -354,36 +490,31 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
         for (int i = 0; i < CW_BYTES; i++)
             names[n++] = cw_dtype_name((enum cw_dtype)i);
         const char *near = cw_nearest(word, names, n);
-        return FAIL(p, name->at,
-                    "there is no function \"%s\"%s%s%s; expected abs, ceil, exp, floor, length, log, max, "
-                    "min, round, sqrt, where or a dtype",
-                    word, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        char known[256];
+        size_t used = 0;
+        for (size_t i = 0; i < CW_COUNT_OF(functions) && used < sizeof(known); i++)
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s, ", names[i]);
+        return FAIL(p, name->at, "there is no function \"%s\"%s%s%s; expected %sor a dtype", word,
+                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", known);
     }
-    struct cw_node *n = parse_node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word)),
-                   *last = NULL, *argument;
+    struct cw_node *n = parse_node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word));
     if (!n)
         return CW_E_MEMORY;
     n->dtype = dtype;
     if (f)
         n->op = f->op;
     unsigned min = f ? f->min : 1, max = f ? f->max : 1;
-    int r = lex_next(p); /* the parenthesis */
-    while (r == 0 && !parse_is_punctuation(p, ')')) {
-        if ((r = parse_level(p, LEVEL_OR, &argument)) < 0 || (r = parse_node_add(p, n, last, argument)) < 0)
-            return r;
-        last = argument;
-        if (parse_is_punctuation(p, ','))
-            r = lex_next(p);
-        else if (!parse_is_punctuation(p, ')'))
-            return parse_unexpected(p, "\",\" or \")\"");
-    }
+    int r = parse_items(p, n, NULL, ')', parse_argument);
     if (r < 0)
         return r;
+    bool reduces = f && (f->op == CW_X_MIN || f->op == CW_X_MAX || f->op == CW_X_SUM || f->op == CW_X_MEAN);
+    if (n->axis && !(reduces && n->n_operands == 1))
+        return FAIL(p, name->at, "axis= is for min, max, sum and mean of a single array");
     if (n->n_operands < min || n->n_operands > max)
         return FAIL(p, name->at, "%s has %u argument%s: expected %u%s", word, n->n_operands,
                     n->n_operands == 1 ? "" : "s", min, max > min ? " or more" : "");
     *ret = n;
-    return lex_next(p);
+    return 0;
 }
 
 static int parse_atom(struct parser *p, struct cw_node **ret)
@@ -400,6 +531,10 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
         if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_OR, ret)) < 0)
             return r;
         return parse_is_punctuation(p, ')') ? lex_next(p) : parse_unexpected(p, "an operator or \")\"");
+    }
+    if (parse_is_punctuation(p, '[')) {
+        *ret = parse_node_new(p, CW_NODE_LIST, t.at, NULL, 0);
+        return *ret ? parse_items(p, *ret, NULL, ']', parse_list_item) : CW_E_MEMORY;
     }
     if (t.kind == TOKEN_PUNCTUATION || t.kind == TOKEN_END || t.kind == TOKEN_OP)
         return parse_unexpected(p, "a value");
@@ -445,7 +580,7 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
             return r;
         return parse_node_op(p, prefixes[i].op, t.at, operand, NULL, ret);
     }
-    if ((r = parse_atom(p, ret)) < 0)
+    if ((r = parse_atom(p, ret)) < 0 || (r = parse_indexes(p, ret)) < 0)
         return r;
     t = p->token;
     if (t.kind != TOKEN_OP || t.op != CW_X_POW)
@@ -464,9 +599,21 @@ static int parse_binary_level(const struct token *t)
         [CW_X_BITXOR] = LEVEL_BITXOR, [CW_X_BITAND] = LEVEL_BITAND, [CW_X_SHL] = LEVEL_SHIFT,
         [CW_X_SHR] = LEVEL_SHIFT,     [CW_X_ADD] = LEVEL_SUM,       [CW_X_SUB] = LEVEL_SUM,
         [CW_X_MUL] = LEVEL_PRODUCT,   [CW_X_DIV] = LEVEL_PRODUCT,   [CW_X_FLOORDIV] = LEVEL_PRODUCT,
-        [CW_X_MOD] = LEVEL_PRODUCT,
+        [CW_X_MOD] = LEVEL_PRODUCT,   [CW_X_IN] = LEVEL_COMPARE,    [CW_X_NOT] = LEVEL_COMPARE,
     };
     return t->kind == TOKEN_OP ? levels[t->op] : 0;
+}
+
+/* Reads a comparison operator, of which "not in" has two words. */
+static int parse_comparison_op(struct parser *p, enum cw_xop *ret)
+{
+    *ret = p->token.op;
+    int r = lex_next(p);
+    if (r < 0 || *ret != CW_X_NOT)
+        return r;
+    *ret = CW_X_NOT_IN;
+    bool in = p->token.kind == TOKEN_OP && p->token.op == CW_X_IN;
+    return in ? lex_next(p) : parse_unexpected(p, "\"in\" after \"not\"");
 }
 
 /* Parses an operand, followed by binary operators of at least this level. */
@@ -487,8 +634,8 @@ static int parse_binary(struct parser *p, int level, struct cw_node **ret)
             return CW_E_MEMORY;
         r = parse_node_add(p, n, NULL, last);
         for (; r == 0 && parse_binary_level(&p->token) == LEVEL_COMPARE; last = right) {
-            enum cw_xop op = p->token.op;
-            if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_BITOR, &right)) < 0)
+            enum cw_xop op;
+            if ((r = parse_comparison_op(p, &op)) < 0 || (r = parse_level(p, LEVEL_BITOR, &right)) < 0)
                 return r;
             right->before = op;
             r = parse_node_add(p, n, last, right);

@@ -60,8 +60,11 @@ bool cw_run_plan_shapes(struct run *x, size_t row)
         if (in->level != CW_LEVEL_ELEMENT)
             continue;
         struct cw_type shape = cw_type_scalar(d->shape.dtype);
-        if (!plan_combine(x, &shape, in->a) || !plan_combine(x, &shape, in->b) ||
-            !plan_combine(x, &shape, in->c))
+        if (in->kind >= CW_I_REDUCE) {
+            shape = x->values[in->a].shape;
+            cw_shape_cut(&shape, in->axis, in->kind == CW_I_SLICE ? &in->slice : NULL);
+        } else if (!plan_combine(x, &shape, in->a) || !plan_combine(x, &shape, in->b) ||
+                   !plan_combine(x, &shape, in->c))
             return false;
         d->shape = shape;
         if (!cw_run_count(&shape, &d->n))
@@ -73,7 +76,8 @@ bool cw_run_plan_shapes(struct run *x, size_t row)
 
 static bool plan_is_spread(const struct run *x, const struct cw_instr *in, unsigned operand)
 {
-    return in->level == CW_LEVEL_ELEMENT && reg_of(x, operand)->level == CW_LEVEL_ELEMENT &&
+    return in->kind < CW_I_REDUCE && in->level == CW_LEVEL_ELEMENT &&
+           reg_of(x, operand)->level == CW_LEVEL_ELEMENT &&
            !plan_same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
 }
 
@@ -155,7 +159,7 @@ int cw_run_load(struct run *x, unsigned r, size_t rows)
         v->p = column->data + x->row * column->stride;
         return 0;
     }
-    if (!column->dense && rows == 1 && bytes > 0) {
+    if (!column->dense && rows == 1 && bytes > 0 && reg->type.dtype != CW_BYTES) {
         const struct cw_tensor *t = &column->rows[x->row];
         if (t->data && t->size == bytes && (uintptr_t)t->data % size == 0) {
             v->p = t->data;
@@ -168,7 +172,9 @@ int cw_run_load(struct run *x, unsigned r, size_t rows)
     v->p = v->gather;
     for (size_t i = 0; i < rows && bytes > 0; i++) {
         struct cw_tensor t = cw_block_row(x->b, x->in[reg->port].value, x->row + i);
-        if (t.data && t.size == bytes)
+        if (reg->type.dtype == CW_BYTES)
+            ((struct cw_span *)(void *)v->p)[i] = (struct cw_span){t.data, t.size};
+        else if (t.data && t.size == bytes)
             memcpy(v->p + i * bytes, t.data, bytes);
         else
             memset(v->p + i * bytes, 0, bytes); /* a row that failed or was dropped before */

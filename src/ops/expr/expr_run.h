@@ -9,11 +9,20 @@
     1024 /* values computed at a time: 8 KiB of the widest dtype, so that several registers fit the \
             first-level cache */
 
-enum fault { FAULT_NONE, FAULT_DIVISION, FAULT_MODULO, FAULT_POWER, FAULT_EMPTY, FAULT_LENGTH, FAULT_SHAPE };
+enum fault {
+    FAULT_NONE,
+    FAULT_DIVISION,
+    FAULT_MODULO,
+    FAULT_POWER,
+    FAULT_EMPTY,
+    FAULT_LENGTH,
+    FAULT_SHAPE,
+    FAULT_INDEX
+};
 
 struct value {       /* a register at run time */
     uint8_t *p;      /* values of the current piece: the rows or elements that are computed at a time */
-    uint8_t *gather; /* loads: buffer for rows that are not contiguous in memory */
+    uint8_t *gather; /* buffer for rows or values that are not contiguous in memory */
     size_t taken;    /* bytes of memory that this register owns */
     size_t n;        /* values per row */
     struct cw_type shape;
@@ -29,6 +38,7 @@ struct run {
     uint8_t *(*spread)[3]; /* per instruction: memory for operands that are broadcast */
     uint8_t *faults;       /* enum fault by row */
     bool faulted;          /* a row has a fault */
+    int status;            /* < 0: an instruction got no memory; err says why */
     size_t since_look;     /* values computed since cancellation was last checked */
     size_t rows_at_once, max_n;
     bool in_pieces;             /* one row at a time, its elements PIECE at a time */
@@ -43,7 +53,7 @@ static inline const struct cw_reg *reg_of(const struct run *x, unsigned r)
 
 static inline size_t size_of(const struct run *x, unsigned r)
 {
-    return cw_dtype_size(reg_of(x, r)->type.dtype);
+    return cw_value_size(reg_of(x, r)->type.dtype);
 }
 
 /* Records the first fault of a row. */
@@ -67,3 +77,5 @@ int cw_run_plan_memory(struct run *x);
  * copied to `gather`.
  */
 int cw_run_load(struct run *x, unsigned r, size_t rows);
+/* Computes an instruction from CW_I_REDUCE on for `rows` rows. May set x->status. */
+void cw_run_across(struct run *x, const struct cw_instr *in, size_t rows);

@@ -62,6 +62,39 @@ bool cw_integer_fits(cw_i128 v, enum cw_dtype t)
     return v >= 0 && v < (cw_i128)1 << bits;
 }
 
+static int64_t expr_slice_bound(int64_t bound, int64_t n, bool backwards)
+{
+    if (bound < 0)
+        bound = bound < -n ? -1 : bound + n;
+    return CW_MAX(backwards ? -1 : 0, CW_MIN(bound, backwards ? n - 1 : n));
+}
+
+int64_t cw_slice_count(const struct cw_slice *s, int64_t n, int64_t *ret_first)
+{
+    bool backwards = s->step < 0;
+    int64_t start = s->start != CW_SLICE_OPEN ? expr_slice_bound(s->start, n, backwards)
+                    : backwards               ? n - 1
+                                              : 0;
+    int64_t stop = s->stop != CW_SLICE_OPEN ? expr_slice_bound(s->stop, n, backwards) : backwards ? -1 : n;
+    if (ret_first)
+        *ret_first = start;
+    if (backwards ? stop >= start : start >= stop)
+        return 0;
+    return backwards ? (start - stop - 1) / -s->step + 1 : (stop - start - 1) / s->step + 1;
+}
+
+void cw_shape_cut(struct cw_type *shape, int axis, const struct cw_slice *slice)
+{
+    if (slice) {
+        if (shape->dims[axis] >= 0)
+            shape->dims[axis] = cw_slice_count(slice, shape->dims[axis], NULL);
+        return;
+    }
+    shape->ndim--;
+    for (int i = axis; i < shape->ndim; i++)
+        shape->dims[i] = shape->dims[i + 1];
+}
+
 bool cw_broadcast(const struct cw_type *a, const struct cw_type *b, struct cw_type *ret)
 {
     struct cw_type r = {.dtype = ret->dtype, .ndim = -1};
