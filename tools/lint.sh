@@ -73,6 +73,7 @@ tables() { # pages and stubs that the operator table gives, and the man page, if
 }
 
 step layers python3 tools/check_layers.py
+step notebook python3 tools/make_notebook.py --check
 step structure structure
 step words python3 tools/check_words.py
 step limits python3 tools/make_limits.py --check

@@ -37,6 +37,7 @@ from cachew._errors import (
     StorageError,
     UsageError,
 )
+from cachew._host_tree import nest
 from cachew._iterator import DatasetIterator
 from cachew._methods import load_plugin
 from cachew.dataset import Dataset, Field
@@ -70,5 +71,6 @@ __all__ = [
     "col",
     "debug",
     "load_plugin",
+    "nest",
     "where",
 ]

@@ -18,6 +18,8 @@ import numpy as np
 from cachew._batch import Bytes
 from cachew._calls import checked_methods, refuse_in_import
 from cachew._errors import PipelineError
+from cachew._host_tree import flat
+from cachew._host_values import Component, Wrong
 from cachew._options import byte_count
 from cachew._values import is_text, plain, shown_bytes
 
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 Element: TypeAlias = dict[str, Any]
 """Component name -> NumPy array, NumPy scalar, or bytes."""
-Outputs: TypeAlias = Mapping[str, Any]
-"""Component name -> dtype, or (dtype, shape of an element). None in a shape is a dimension that varies."""
+Outputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
+"""Component name -> dtype, (dtype, shape of an element), or (dtype, shape, default). None in a shape is a
+dimension that varies. A dict in the dict stands for a dict that the function returns, a list for a tuple.
+"""
 
 
 @checked_methods
@@ -37,8 +41,11 @@ class Functions:
     function: any callable; it is pickled by cloudpickle, and runs in host processes. If it has a parameter
         `rng`, that is a numpy.random.Generator whose numbers depend only on seed, epoch and element
 
-    outputs: the components that the function returns, {name: dtype} or {name: (dtype, shape)}; None: the
-        function is called now, with the first element, to find them
+    outputs: the components that the function returns, {name: dtype}, {name: (dtype, shape)} or
+        {name: (dtype, shape, default)}, where the default stands for a None that the function returns; None:
+        the function is called now, with the first element, to find them. A function may return dicts in a
+        dict, and tuples: components are named by their path, "a.x" for result["a"]["x"] and "a.0" for
+        result["a"][0], and so are they declared: {"a": {"x": dtype}}, or {"a": [dtype, dtype]} for a tuple
 
     timeout_s: seconds for one call. A host process whose call takes longer is ended, and the call is made
         again
@@ -359,24 +366,45 @@ class _Call:
         if given is None:
             refuse_in_import()
             return infer()
-        if not isinstance(given, Mapping):
+        if not isinstance(given, (Mapping, list, tuple)):
             raise TypeError(
                 f"{self.op}() takes outputs as a dict of dtypes or (dtype, shape), not a "
                 f"{type(given).__name__}"
             )
-        return {name: _declared(self.op, name, value) for name, value in given.items()}
+        try:
+            declared = flat(
+                given,
+                lambda _, v: isinstance(v, list) or (isinstance(v, Mapping) and "dtype" not in v),
+            )
+        except ValueError as problem:
+            raise PipelineError(f"{self.op}: outputs: {problem}") from None
+        return {name: _declared(self.op, name, value) for name, value in declared.items()}
 
 
 def _declared(op: str, name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
-        value = value["dtype"], value.get("shape", ())
-    dtype, shape = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
+        value = value["dtype"], value.get("shape", ()), value.get("default")
+    if not isinstance(value, tuple) or len(value) not in (2, 3):
+        value = value, ()
+    dtype, shape, default = (*value, None)[:3]
     if dtype is bytes:
         dtype = "bytes"
+    if isinstance(default, bytes):
+        default = default.decode(errors="surrogateescape")
     try:
-        return {"dtype": plain(dtype), "shape": None if shape is None else [plain(d) for d in shape]}
+        made = {"dtype": plain(dtype), "shape": None if shape is None else [plain(d) for d in shape]}
+        if default is None:
+            return made
+        # JSON has no NaN
+        made["default"] = "nan" if isinstance(default, float) and math.isnan(default) else plain(default)
+        Component({"name": name, **made, "shape": []})
     except TypeError as problem:
         raise PipelineError(f"{op}: outputs: {name}: {problem}") from None
+    except Wrong:
+        raise PipelineError(
+            f"{op}: outputs: {name}: the default is {default!r}: expected a value of {made['dtype']}"
+        ) from None
+    return made
 
 
 def _name(function: Any) -> str:
@@ -432,8 +460,13 @@ def _first_types(ds: Any, call: _Call) -> dict[str, Any]:
 
 
 def _types_of(value: Any, rows: int | None = None) -> str:
-    if not hasattr(value, "keys"):
+    if not hasattr(value, "keys") and not isinstance(value, tuple):
         raise TypeError(f"returned a {type(value).__name__}, expected a dict of components")
+    # A tuple in a dict is one value: (224, 224) becomes an array.
+    try:
+        value = flat(value, lambda _, inner: hasattr(inner, "keys"))
+    except ValueError as problem:
+        raise TypeError(f"returned a dict in which {problem}") from None
     if not value.keys():
         raise TypeError("returned a dict without components, expected at least one")
     for name in value.keys():
@@ -455,6 +488,11 @@ def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
         and all(isinstance(v, (bytes, bytearray, memoryview, str)) for v in value)
     ):
         return {"dtype": "bytes", "shape": []}
+    if value is None:
+        raise TypeError(
+            f'returned None as "{name}", whose type is then not known: declare outputs, with a default: '
+            f'"{name}": (dtype, shape, default)'
+        )
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f'returned a masked array as "{name}", and components have no masks: fill it, or '

@@ -14,6 +14,7 @@ import numpy as np
 from _host_failure import Failure
 from _host_payload import load
 from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
+from _host_tree import flat
 from _host_values import Component, Wrong, array_of, describe, in_order, printable
 
 OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # status of a row in an answer
@@ -148,6 +149,7 @@ class Function:
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
         self.declared = tuple(c.name for c in self.outputs)
+        self.defaults = any(c.default is not None for c in self.outputs)
         # For an iterable: elements that were taken and may be requested again, the index of the first of them
         # in the iterable, and the Failure that ended the iterable.
         self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
@@ -171,23 +173,58 @@ class Function:
                 os._exit(0)
 
     def values_of(self, result):
-        """The values of a result, in the order of the declared components. Raises Wrong if it is not a dict
-        of exactly these components.
+        """The values of a result, in the order of the declared components. Raises Wrong if it does not
+        consist of exactly these components.
         """
-        if type(result) is not dict:
-            if not hasattr(result, "keys"):
-                raise Wrong(
-                    f"returned {describe(result)}, expected a dict of {', '.join(sorted(self.declared))}"
-                )
-            result = dict(result)
-        if len(result) != len(self.declared) or any(name not in result for name in self.declared):
-            have, declared = set(result), set(self.declared)
-            odd = sorted(map(str, have - declared)) or sorted(declared - have)
+        if (
+            type(result) is not dict
+            or len(result) != len(self.declared)
+            or any(name not in result for name in self.declared)
+        ):
+            result = self.flat(result)
+        if self.defaults:
+            return [self.or_default(c, result.get(c.name)) for c in self.outputs]
+        return [result[name] for name in self.declared]
+
+    def flat(self, result):
+        """The components of a result that may have dicts and tuples in it."""
+        if not hasattr(result, "keys") and not isinstance(result, tuple):
+            raise Wrong(f"returned {describe(result)}, expected a dict of {', '.join(sorted(self.declared))}")
+        declared = set(self.declared)
+        try:
+            found = flat(
+                result,
+                lambda path, value: (
+                    path not in declared
+                    and (
+                        hasattr(value, "keys")
+                        or (
+                            isinstance(value, (list, tuple))
+                            and any(n.startswith(f"{path}.") for n in declared)
+                        )
+                    )
+                ),
+            )
+        except ValueError as error:
+            raise Wrong(f"returned a dict in which {error}") from None
+        odd = sorted(map(str, found.keys() - declared))
+        missing = sorted(c.name for c in self.outputs if c.name not in found and c.default is None)
+        if odd or missing:
             raise Wrong(
-                f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs '
+                f'{"returned" if odd else "did not return"} "{(odd or missing)[0]}"; its outputs '
                 f"are {', '.join(sorted(declared))}"
             )
-        return [result[name] for name in self.declared]
+        return found
+
+    def or_default(self, c, value):
+        """The value of component c, or a column of values (of map_batches), with the default for None."""
+        if c.default is None:
+            return value
+        if value is None and self.kind != "map_batches":
+            return c.default
+        if isinstance(value, (list, tuple)) and self.kind == "map_batches":
+            return [c.default if v is None else v for v in value]
+        return value
 
     def kept(self, result):
         """The result of a call, checked and copied: the function may change its arrays afterwards."""

@@ -99,7 +99,7 @@ def printable(text):
 class Component:
     """The declared type of a component. Checks and converts values of the component.
 
-    spec: {name, dtype, shape}, as the engine sends it.
+    spec: {name, dtype, shape} and perhaps {default}, as the engine sends it.
     """
 
     def __init__(self, spec):
@@ -120,6 +120,16 @@ class Component:
             if self.dtype is not None and self.dtype.kind in "iu"
             else (int, float)
         )
+        # What None stands for; None: it is an error. The default fills the shape; dimensions that vary are 0.
+        self.default = None
+        if spec.get("default") is not None:
+            value = spec["default"]
+            if value == "nan" and not self.bytes and self.dtype.kind not in "biu":
+                value = math.nan
+            value = self.convert(value) if self.bytes else self.scalar(value)
+            if not self.bytes and self.shape:
+                value = np.full([d or 0 for d in self.shape], value)
+            self.default = value if self.bytes or self.shape else value[()]
 
     def declared(self):
         if self.bytes:
@@ -128,6 +138,11 @@ class Component:
         return f"{self.dtype_name}[{shape}]"
 
     def wrong(self, value):
+        if value is None:
+            return Wrong(
+                f'returned None as "{self.name}", expected {self.declared()}; give a default for None in '
+                f'outputs: "{self.name}": (dtype, shape, default)'
+            )
         said = f'returned {describe(value)} as "{self.name}", expected {self.declared()}'
         if self.fixed and getattr(value, "dtype", None) == self.dtype and np.ndim(value) == len(self.shape):
             said += "; if the size varies, write None for it in the shape in outputs"
@@ -150,22 +165,7 @@ class Component:
                 return value
             raise self.wrong(value)
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
-            if type(value) not in self.python_types:
-                raise self.wrong(value)
-            try:
-                with np.errstate(over="ignore"):
-                    array = np.array(value, self.dtype)
-                fits = (
-                    int(array) == value
-                    if self.dtype.kind in "iu"
-                    else np.isfinite(array) or not math.isfinite(value)
-                )
-            except OverflowError:
-                fits = False
-            if not fits:
-                raise Wrong(
-                    f'returned {short(value)} as "{self.name}", which is out of range for {self.dtype_name}'
-                )
+            array = self.scalar(value)
         else:
             array = value if isinstance(value, np.ndarray) else array_of(self.name, value)
             if array.dtype == object:
@@ -176,6 +176,26 @@ class Component:
             raise self.wrong(array)
         if array.ndim > 6:
             raise Wrong(f'returned "{self.name}" with {array.ndim} dimensions, expected at most 6')
+        return array
+
+    def scalar(self, value):
+        """A Python number as an array without dimensions. Raises Wrong if the dtype can't hold it."""
+        if type(value) not in self.python_types:
+            raise self.wrong(value)
+        try:
+            with np.errstate(over="ignore"):
+                array = np.array(value, self.dtype)
+            fits = (
+                int(array) == value
+                if self.dtype.kind in "iu"
+                else np.isfinite(array) or not math.isfinite(value)
+            )
+        except OverflowError:
+            fits = False
+        if not fits:
+            raise Wrong(
+                f'returned {short(value)} as "{self.name}", which is out of range for {self.dtype_name}'
+            )
         return array
 
     def keep(self, value):

@@ -11,6 +11,7 @@ from cachew import _core
 from cachew._batch import Bytes
 from cachew._calls import checked_methods
 from cachew._errors import PipelineError
+from cachew._host_tree import flat
 from cachew._values import is_text
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class InMemory:
         """NumPy arrays, one per component, all of the same length: element i has entry i of each array.
 
         components: name -> array, or an object that numpy.asarray converts. Lists of bytes or texts become
-            components of bytes. Contiguous arrays are not copied: do not write to them while the dataset is
-            in use (with a cache, a change raises DataError). The content is hashed once, so that states of
-            other data are refused. The dataset's JSON contains only this hash, not the arrays, so only this
-            process can run the JSON. A pickle of the dataset contains the arrays, so other processes can run
-            it.
+            components of bytes. The arrays of a dict in the dict are named by their path ("a.x"). Contiguous
+            arrays are not copied: do not write to them while the dataset is in use (with a cache, a change
+            raises DataError). The content is hashed once, so that states of other data are refused. The
+            dataset's JSON contains only this hash, not the arrays, so only this process can run the JSON. A
+            pickle of the dataset contains the arrays, so other processes can run it.
         """
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 
@@ -103,6 +104,10 @@ def _from_arrays(components: Mapping[str, Any]) -> Data:
     lengths: dict[str, int] = {}
     described = []
     kept = {}
+    try:
+        components = flat(components, lambda _, value: isinstance(value, Mapping))
+    except ValueError as problem:
+        raise PipelineError(f"arrays(): {problem}") from None
     for name, value in components.items():
         if not isinstance(name, str):
             raise TypeError(f"arrays(): the name {name!r} is a {type(name).__name__}: expected a text")

@@ -36,6 +36,19 @@ int cli_admin_query(const struct cli_admin *a, const char *what, json_t **ret, s
     return 0;
 }
 
+const json_t *cli_admin_named(const json_t *rows, const char *name)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        const char *its = json_string_value(json_object_get(row, "name"));
+        if (its && strcmp(its, name) == 0)
+            return row;
+    }
+    return NULL;
+}
+
 void cli_admin_deinit(struct cli_admin *a)
 {
     cw_tls_unref(a->o.tls);

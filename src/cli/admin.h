@@ -37,4 +37,6 @@ int cli_admin_open(struct cli_admin *a, struct cw_error *err) _must_check_;
  * array. *ret is new. */
 int cli_admin_query(const struct cli_admin *a, const char *what, json_t **ret,
                     struct cw_error *err) _must_check_;
+/* Returns the object of this name in an array of cli_admin_query; NULL: there is none. */
+const json_t *cli_admin_named(const json_t *rows, const char *name);
 void cli_admin_deinit(struct cli_admin *a);

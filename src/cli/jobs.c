@@ -216,20 +216,6 @@ static void explain_print_last(const json_t *rows, const json_t *status)
         printf("nothing was decided: the dispatcher has no policy, so all workers serve all jobs\n");
 }
 
-/* The job of this name; NULL: it is not among `jobs`. */
-static const json_t *explain_find(const json_t *jobs, const char *name)
-{
-    size_t i;
-    const json_t *job;
-    json_array_foreach(jobs, i, job)
-    {
-        const char *its = json_string_value(json_object_get(job, "name"));
-        if (its && strcmp(its, name) == 0)
-            return job;
-    }
-    return NULL;
-}
-
 static int jobs_show(const struct cli_admin *a, const char *what, void (*print)(const json_t *rows),
                      struct cw_error *err)
 {
@@ -259,7 +245,7 @@ static int jobs_explain(const struct cli_admin *a, const char *name, bool verbos
         r = cli_admin_query(a, "jobs", &jobs, err);
     if (r < 0)
         return r;
-    const json_t *job = explain_find(jobs, name); /* NULL: it was removed just now */
+    const json_t *job = cli_admin_named(jobs, name); /* NULL: it was removed just now */
     explain_print_bottleneck(job);
     explain_print_rates(job);
     explain_print_workers(job, status);

@@ -25,19 +25,6 @@ void cli_pool_watch_restart(struct cli_pool_watch *w)
     w->next_probe_ns = cw_now_ns() + CLI_POOL_PROBE_NS;
 }
 
-static bool pool_is_listed(const json_t *pools, const char *name)
-{
-    size_t i;
-    const json_t *pool;
-    json_array_foreach(pools, i, pool)
-    {
-        const char *own = json_string_value(json_object_get(pool, "name"));
-        if (own && strcmp(own, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 uint64_t cli_pool_watch_missing_s(void)
 {
     return CW_MAX((uint64_t)CLI_POOL_MISSING_S, cw_patience_start_ns() / 1000000000);
@@ -52,7 +39,7 @@ bool cli_pool_watch_missing(struct cli_pool_watch *w)
     w->next_probe_ns = now + CLI_POOL_PROBE_NS;
     if (cli_admin_query(&w->admin, "pools", &pools, &(struct cw_error){0}) < 0)
         return false;
-    w->missed = pool_is_listed(pools, w->pool) ? 0 : w->missed + 1;
+    w->missed = cli_admin_named(pools, w->pool) ? 0 : w->missed + 1;
     json_decref(pools);
     return w->missed > cli_pool_watch_missing_s() * UINT64_C(1000000000) / CLI_POOL_PROBE_NS;
 }

@@ -15,6 +15,7 @@ A print that is a line of its own with a comment behind it must print what the c
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -118,6 +119,14 @@ def test_the_python_of_a_page_runs(page, photos, shared_dir):
     assert done.returncode == 0, f"{page.relative_to(ROOT)}: in the lines of {script}:\n{done.stderr[-3000:]}"
     if left_out:
         pytest.skip("all but: " + "; ".join(left_out))
+
+
+def test_the_notebook_has_the_blocks_of_the_tutorial():
+    page = ROOT / "docs" / "tutorial.md"
+    cells = json.loads(page.with_suffix(".ipynb").read_text())["cells"]
+    first, *others = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    assert "os.chdir" in first
+    assert others == [block["code"].strip() for block in BLOCK.finditer(page.read_text())]
 
 
 def files(page):

@@ -156,7 +156,7 @@ def test_a_size_that_varies_from_the_first_elements_is_an_error_that_names_outpu
         (lambda e: {"value": e["value"]} if e["value"] != 50 else None, "returned NoneType, expected a dict"),
         (
             lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": None},
-            'returned NoneType as "value"',
+            'returned None as "value"',
         ),
         (
             lambda e: {"value": e["value"]} if e["value"] != 50 else {"other": 1},

@@ -43,10 +43,11 @@ static json_t *function_shape_json(const struct cw_type *type)
     return shape;
 }
 
-static json_t *function_component_json(const char *name, const struct cw_type *type)
+/* def: what None stands for in a result; NULL: nothing */
+static json_t *function_component_json(const char *name, const struct cw_type *type, json_t *def)
 {
-    return json_pack("{s:s, s:s, s:o}", "name", name, "dtype", cw_dtype_name(type->dtype), "shape",
-                     function_shape_json(type));
+    return json_pack("{s:s, s:s, s:o, s:O*}", "name", name, "dtype", cw_dtype_name(type->dtype), "shape",
+                     function_shape_json(type), "default", def);
 }
 
 static int function_parse_shape(const json_t *v, struct cw_type *type)
@@ -67,6 +68,17 @@ static int function_parse_shape(const json_t *v, struct cw_type *type)
         type->dims[i] = json_is_null(d) ? CW_VARIES : json_integer_value(d);
     }
     return 0;
+}
+
+/* Whether the default can be a value of the dtype. JSON has no NaN: it is a text. */
+static bool function_default_fits(const json_t *def, enum cw_dtype dtype)
+{
+    if (dtype == CW_BYTES)
+        return json_is_string(def);
+    if (dtype == CW_BOOL)
+        return json_is_boolean(def);
+    return json_is_number(def) ||
+           (cw_dtype_is_float(dtype) && json_is_string(def) && !strcmp(json_string_value(def), "nan"));
 }
 
 /* Reads the attribute `outputs` and declares the outputs, in the order of op->out. */
@@ -91,17 +103,21 @@ static int function_bind_outputs(struct cw_bind *b, struct cw_op *op, struct cw_
                                  "for \"%.60s\" a dtype (bytes, bool, uint8 .. uint64, int8 .. int64, "
                                  "float16, bfloat16, float32, float64)",
                                  name);
-        json_object_foreach((json_t *)value, field,
-                            fact) if (strcmp(field, "dtype") != 0 &&
-                                      strcmp(field, "shape") !=
-                                          0) return cw_attr_error(op, "outputs", err,
-                                                                  "for \"%.60s\" dtype and shape only", name);
+        json_object_foreach((json_t *)value, field, fact)
+        {
+            if (strcmp(field, "dtype") != 0 && strcmp(field, "shape") != 0 && strcmp(field, "default") != 0)
+                return cw_attr_error(op, "outputs", err, "for \"%.60s\" dtype, shape and default only", name);
+        }
         if (shape && function_parse_shape(shape, &type) < 0)
             return cw_attr_error(op, "outputs", err,
                                  "for \"%.60s\" a shape of at most %d dimensions, null for one that varies",
                                  name, CW_MAX_NDIM);
         if (type.dtype == CW_BYTES && type.ndim != 0)
             return cw_attr_error(op, "outputs", err, "for \"%.60s\" no shape, because it is bytes", name);
+        fact = json_object_get(value, "default");
+        if (fact && !function_default_fits(fact, type.dtype))
+            return cw_attr_error(op, "outputs", err, "for \"%.60s\" a default of dtype %s", name,
+                                 cw_dtype_name(type.dtype));
         int r = cw_bind_write(b, name, &type, err);
         if (r < 0)
             return r;
@@ -120,7 +136,8 @@ static int function_make_spec(const struct cw_op *op, struct cw_function *f, con
     unsigned n_out = 0;
     json_object_foreach((json_t *)outputs, name, value)
     {
-        json_array_append_new(list, function_component_json(name, &op->out[n_out++].type));
+        json_array_append_new(
+            list, function_component_json(name, &op->out[n_out++].type, json_object_get(value, "default")));
     }
     json_auto_t *spec = json_pack(
         "{s:s, s:s, s:O, s:O, s:O, s:b, s:b, s:b, s:i, s:O, s:o}", "kind", kind_names[op->desc->kind], "name",
@@ -170,7 +187,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
             r = port;
             break;
         }
-        json_array_append_new(inputs, function_component_json(name, &type));
+        json_array_append_new(inputs, function_component_json(name, &type, NULL));
         /* a port number; replaced below by the port's type and value number, once all ports exist */
         f->in[f->n_in++].value = (unsigned)port;
     }

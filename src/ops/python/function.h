@@ -61,8 +61,10 @@ struct cw_function {
 #define CW_FUNCTION_OUTPUTS \
     {.name = "outputs", \
      .kind = CW_ATTR_OBJECT, \
-     .doc = "the components that the function returns: {name: {dtype, shape}}; in a shape, null is a " \
-            "dimension that varies; if the shape itself is null, the number of dimensions varies"}
+     .doc = \
+         "the components that the function returns: {name: {dtype, shape, default}}; in a shape, null is " \
+         "a dimension that varies; if the shape itself is null, the number of dimensions varies; default " \
+         "(none) fills the value where the function returns None"}
 
 /* cw_op_desc.bind: reads the attributes, and declares all components that arrive as inputs. If the operator
  * has `outputs`, they replace all components; a filter keeps the components. */
