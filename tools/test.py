@@ -282,7 +282,7 @@ def sample(seed):
         "pixels",
         "image kernels against Pillow and NumPy",
         7,
-        ["tests/test_pixels.py"],
+        files("tests/test_pixels*.py"),
         env=size,
     )
     yield Step(
@@ -392,7 +392,7 @@ def everything(seed):
         "pixels",
         "image kernels against Pillow and NumPy",
         17,
-        ["tests/test_pixels.py"],
+        files("tests/test_pixels*.py"),
         env=size,
     )
     yield pytest(

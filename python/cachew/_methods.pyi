@@ -34,6 +34,39 @@ def read_table() -> None: ...
 def load_plugin(path: _Path) -> None: ...
 
 class Operators:
+    def affine(
+        self,
+        component: str,
+        *,
+        angle: float = 0,
+        translate: Sequence[float] = [0, 0],
+        scale: float = 1,
+        shear: float | Sequence[float] = 0,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest",
+        fill: float | Sequence[float] = 0,
+        center: Sequence[float] = [],
+    ) -> Dataset:
+        """Rotates, moves, scales and shears images.
+
+        The results are those of torchvision's `affine` on Pillow images. The result has the size of
+        the image. Images are uint8 or float32, [height, width, channels] or [height, width].
+
+        component: the image (the name of a component)
+        angle: in degrees, clockwise (a number, from -360 to 360)
+        translate: [x, y] in pixels: moves to the right and down (a list of numbers of length 2, from
+            -1000000 to 1000000)
+        scale: more than 1: enlarges the image (a number, from 0.001 to 1000)
+        shear: [x, y]: angles in degrees by which the image is sheared; a single number: along x (a
+            list of numbers or a single one of length 1 to 2, from -89 to 89)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic) (a string: one of "nearest", "bilinear", "bicubic")
+        fill: value of the result where it shows what is outside of the image, per channel; a single
+            number: of all channels (a list of numbers or a single one of length 1 to 64, at least
+            -1e+30)
+        center: [x, y] of the fixed point in pixels, from the top left corner; []: the middle of the
+            image (a list of numbers of length 0 to 2, from -1000000 to 1000000)
+        """
+
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
         """Adds components that expressions compute.
 
@@ -436,6 +469,41 @@ class Operators:
         component: the component with the bytes of the Example (the name of a component)
         """
 
+    def random_affine(
+        self,
+        component: str,
+        degrees: float | Sequence[float],
+        *,
+        translate: Sequence[float] = [0, 0],
+        scale: Sequence[float] = [1, 1],
+        shear: float | Sequence[float] = 0,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest",
+        fill: float | Sequence[float] = 0,
+        center: Sequence[float] = [],
+    ) -> Dataset:
+        """Rotates, moves, scales and shears images, at random.
+
+        The results are those of torchvision's RandomAffine on Pillow images. The result has the size
+        of the image. Images are uint8 or float32, [height, width, channels] or [height, width].
+
+        component: the image (the name of a component)
+        degrees: range [low, high] of the angle of rotation, clockwise; a single number x: [-x, x]; 0:
+            none (a list of numbers or a single one of length 1 to 2, from -360 to 360)
+        translate: [a, b]: moves by up to a times the width to the left or right, and up to b times the
+            height up or down (a list of numbers of length 2, from 0 to 1)
+        scale: range [low, high] of the scale (a list of numbers of length 2, from 0.001 to 1000)
+        shear: range [low, high] of the angle, in degrees, by which the image is sheared along x; a
+            single number s: [-s, s]; four numbers: [low_x, high_x, low_y, high_y] (a list of numbers
+            or a single one of length 1 to 4, from -89 to 89)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic) (a string: one of "nearest", "bilinear", "bicubic")
+        fill: value of the result where it shows what is outside of the image, per channel; a single
+            number: of all channels (a list of numbers or a single one of length 1 to 64, at least
+            -1e+30)
+        center: [x, y] of the fixed point in pixels, from the top left corner; []: the middle of the
+            image (a list of numbers of length 0 to 2, from -1000000 to 1000000)
+        """
+
     def random_crop(self, component: str, size: int | Sequence[int]) -> Dataset:
         """Cuts a rectangle of fixed size at a random place out of an image.
 
@@ -455,6 +523,32 @@ class Operators:
         component: the image (the name of a component)
         horizontal: probability of a left-right flip (a number, from 0 to 1)
         vertical: probability of an upside-down flip (a number, from 0 to 1)
+        """
+
+    def random_perspective(
+        self,
+        component: str,
+        *,
+        distortion_scale: float = 0.5,
+        p: float = 0.5,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
+        fill: float | Sequence[float] = 0,
+    ) -> Dataset:
+        """Moves the corners of images inwards, at random, as if they were seen from another side.
+
+        The results are those of torchvision's RandomPerspective on Pillow images. An image that is too
+        small for its corners to be four different points stays as it is. Images are uint8 or float32,
+        [height, width, channels] or [height, width].
+
+        component: the image (the name of a component)
+        distortion_scale: how far corners move at most, as a fraction of half the width and half the
+            height (a number, from 0 to 1)
+        p: probability that an image is changed (a number, from 0 to 1)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic) (a string: one of "nearest", "bilinear", "bicubic")
+        fill: value of the result where it shows what is outside of the image, per channel; a single
+            number: of all channels (a list of numbers or a single one of length 1 to 64, at least
+            -1e+30)
         """
 
     def random_resized_crop(
@@ -486,6 +580,35 @@ class Operators:
             "bilinear", "bicubic")
         antialias: true: when shrinking, compute result pixels from all pixels of the image (no effect
             with nearest) (true or false)
+        """
+
+    def random_rotation(
+        self,
+        component: str,
+        degrees: float | Sequence[float],
+        *,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest",
+        expand: bool = False,
+        center: Sequence[float] = [],
+        fill: float | Sequence[float] = 0,
+    ) -> Dataset:
+        """Rotates images by a random angle.
+
+        The results are those of torchvision's RandomRotation on Pillow images. Images are uint8 or
+        float32, [height, width, channels] or [height, width].
+
+        component: the image (the name of a component)
+        degrees: range [low, high] of the angle, counter-clockwise; a single number x: [-x, x] (a list
+            of numbers or a single one of length 1 to 2, from -360 to 360)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic) (a string: one of "nearest", "bilinear", "bicubic")
+        expand: true: the result is as large as the whole rotated image, so its size varies; false: the
+            size of the image (true or false)
+        center: [x, y] of the fixed point in pixels, from the top left corner; []: the middle of the
+            image (a list of numbers of length 0 to 2, from -1000000 to 1000000)
+        fill: value of the result where it shows what is outside of the image, per channel; a single
+            number: of all channels (a list of numbers or a single one of length 1 to 64, at least
+            -1e+30)
         """
 
     @classmethod
@@ -547,6 +670,34 @@ class Operators:
             "bilinear", "bicubic")
         antialias: true: when shrinking, compute result pixels from all pixels of the image (no effect
             with nearest) (true or false)
+        """
+
+    def rotate(
+        self,
+        component: str,
+        angle: float,
+        *,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest",
+        expand: bool = False,
+        center: Sequence[float] = [],
+        fill: float | Sequence[float] = 0,
+    ) -> Dataset:
+        """Rotates images by an angle.
+
+        The results are those of torchvision's `rotate` on Pillow images. Images are uint8 or float32,
+        [height, width, channels] or [height, width].
+
+        component: the image (the name of a component)
+        angle: in degrees, counter-clockwise (a number, from -360 to 360)
+        interpolation: what a result pixel is computed from: the nearest pixel, 2 x 2 pixels (bilinear)
+            or 4 x 4 pixels (bicubic) (a string: one of "nearest", "bilinear", "bicubic")
+        expand: true: the result is as large as the whole rotated image; false: the size of the image
+            (true or false)
+        center: [x, y] of the fixed point in pixels, from the top left corner; []: the middle of the
+            image (a list of numbers of length 0 to 2, from -1000000 to 1000000)
+        fill: value of the result where it shows what is outside of the image, per channel; a single
+            number: of all channels (a list of numbers or a single one of length 1 to 64, at least
+            -1e+30)
         """
 
     def select(self, components: str | Sequence[str]) -> Dataset:

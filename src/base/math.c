@@ -1,6 +1,6 @@
-/* exp, log and pow that give the same bits on every machine. They use only + - * / in double precision and
- * integer operations on the bits, no table and nothing from libm (docs/expressions.md). Expressions and
- * random draws call them. */
+/* exp, log, pow, sin and cos that give the same bits on every machine. They use only + - * / in double
+ * precision and integer operations on the bits, no table and nothing from libm (docs/expressions.md).
+ * Expressions, random draws and image operators call them. */
 #include "base/math.h"
 
 #include <stdbool.h>
@@ -238,4 +238,63 @@ double cw_pow(double x, double y)
             r = exp_core(p.hi, p.lo);
     }
     return flip ? -r : r;
+}
+
+/* pi/2 in three parts: the first two have 33 significant bits each, so that their products with integers
+ * below 2^20 are exact. */
+#define HALF_PI_HI 0x1.921fb544p+0
+#define HALF_PI_MID 0x1.0b4611a6p-34
+#define HALF_PI_LO 0x1.3198a2e037073p-69
+#define INV_HALF_PI 0x1.45f306dc9c883p-1
+
+/* Returns x - k pi/2 for the nearest integer k, and sets *ret_k to k mod 4. */
+static struct pair pair_quadrant(double x, int *ret_k)
+{
+    double k = (x * INV_HALF_PI + 0x1.8p52) - 0x1.8p52;
+    struct pair r = pair_sum(x, -(k * HALF_PI_HI)), s = pair_sum(r.hi, -(k * HALF_PI_MID));
+    *ret_k = (int)((int64_t)k & 3);
+    return pair_sum(s.hi, s.lo + (r.lo - k * HALF_PI_LO));
+}
+
+/* sin(r) for |r| <= pi/4, from its Taylor series. */
+static double pair_sin(struct pair r)
+{
+    static const double p[8] = {
+        -1.0 / 6,        1.0 / 120,        -1.0 / 5040,          1.0 / 362880,
+        -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000, 1.0 / 355687428096000,
+    };
+    double z = r.hi * r.hi;
+    return r.hi + (r.hi * z * polynomial_at(p, 8, z) + r.lo * (1.0 - 0.5 * z));
+}
+
+/* cos(r) for |r| <= pi/4, from its Taylor series. */
+static double pair_cos(struct pair r)
+{
+    static const double p[8] = {
+        1.0 / 24,        -1.0 / 720,         1.0 / 40320,          -1.0 / 3628800,
+        1.0 / 479001600, -1.0 / 87178291200, 1.0 / 20922789888000, -1.0 / 6402373705728000,
+    };
+    struct pair z = pair_of_product(r.hi, r.hi), s = pair_fast_sum(1.0, -(0.5 * z.hi));
+    return s.hi + (s.lo + (z.hi * z.hi * polynomial_at(p, 8, z.hi) - (r.hi * r.lo + 0.5 * z.lo)));
+}
+
+static double double_sin_cos(double x, int quarter)
+{
+    int k;
+    if (!(double_magnitude(x) <= 0x1p20))
+        return NOT_A_NUMBER;
+    struct pair r = pair_quadrant(x, &k);
+    k += quarter;
+    double y = k & 1 ? pair_cos(r) : pair_sin(r);
+    return k & 2 ? -y : y;
+}
+
+double cw_sin(double x)
+{
+    return double_sin_cos(x, 0);
+}
+
+double cw_cos(double x)
+{
+    return double_sin_cos(x, 1);
 }

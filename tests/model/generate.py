@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import components, datasets, random_components, random_functions
+from model import components, datasets, random_components, random_functions, random_images
 from model import random_expressions as random_expr
 from model.dtypes import FLOATS, INTEGERS, PlanError, Type
 from model.plan import Plan
@@ -499,6 +499,7 @@ class Generator:
                 "random_crop",
                 "center_crop",
                 "random_resized_crop",
+                *random_images.KINDS,
             ]
             + [
                 "select",
@@ -612,6 +613,10 @@ class Generator:
                 given = {"component": rng.choice(images)} | (
                     {"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {}
                 )
+                return self.finish(kind, given)
+        elif kind in random_images.KINDS:
+            given = random_images.of(rng, kind, {n: types[n] for n in images})
+            if given:
                 return self.finish(kind, given)
         elif kind == "transpose_image":
             if images:

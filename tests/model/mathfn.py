@@ -1,5 +1,5 @@
-"""exp, log and pow, bit for bit as docs/expressions.md defines them: double precision, every operation
-rounded by itself.
+"""exp, log, pow, sin and cos, bit for bit as docs/expressions.md defines them: double precision, every
+operation rounded by itself.
 """
 
 import math
@@ -166,3 +166,29 @@ def power(x: float, y: float) -> float:
     if p[0] > 710:
         return sign * math.inf
     return sign * (0.0 if p[0] < -746 else exp_core(*p))
+
+
+HALF_PI = [float.fromhex(h) for h in ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2e037073p-69")]
+INV_HALF_PI = float.fromhex("0x1.45f306dc9c883p-1")
+SIN_TERMS = [(-1.0) ** (k + 1) / math.factorial(2 * k + 3) for k in range(8)]
+COS_TERMS = [(-1.0) ** k / math.factorial(2 * k + 4) for k in range(8)]
+
+
+def sin(x: float, quarter: int = 0) -> float:
+    k = float(round(x * INV_HALF_PI))
+    a = two_sum(x, -(k * HALF_PI[0]))
+    b = two_sum(a[0], -(k * HALF_PI[1]))
+    r = two_sum(b[0], b[1] + (a[1] - k * HALF_PI[2]))
+    quadrant = int(k) + quarter
+    if quadrant % 2 == 0:
+        z = r[0] * r[0]
+        y = r[0] + (r[0] * z * horner(SIN_TERMS, z) + r[1] * (1 - 0.5 * z))
+    else:
+        high, low = two_product(r[0], r[0])
+        s = fast_two_sum(1.0, -(0.5 * high))
+        y = s[0] + (s[1] + (high * high * horner(COS_TERMS, high) - (r[0] * r[1] + 0.5 * low)))
+    return -y if quadrant % 4 >= 2 else y
+
+
+def cos(x: float) -> float:
+    return sin(x, 1)

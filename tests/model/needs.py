@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import components, operators, parser
+from . import components, geometry, operators, parser
 
 ON_ONE_COMPONENT = (
     "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
-    "normalize", "cast", "transpose_image", *components.ON_ONE,
+    "normalize", "cast", "transpose_image", *components.ON_ONE, *geometry.OPERATORS,
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import example, expressions, hosted, images, mathfn
+from . import example, expressions, geometry, hosted, images, mathfn
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -71,6 +71,7 @@ DEFAULTS: dict[str, dict] = {
     "pack": {"algorithm": "next", "split": True, "separator": [], "pad": 0, "window": 1024},
     "map_batches": {},
     **element_components.DEFAULTS,
+    **geometry.DEFAULTS,
 }
 
 Types = dict[str, Type]
@@ -469,6 +470,18 @@ BINDERS = {
     "filter_function": lambda attrs, types: Bound(*hosted.filter_function(attrs, types)),
     "flat_map": lambda attrs, types: Bound(*hosted.flat_map(attrs, types)),
 }
+
+
+def of_component(make: Callable) -> Callable[[dict, Types], Bound]:
+    """A binder from a function that maps attributes and a type to a type and a function of values."""
+
+    def bound(attrs: dict, types: Types) -> Bound:
+        return on_component(types, attrs["component"], *make(attrs, need(types, attrs["component"])))
+
+    return bound
+
+
+BINDERS |= {name: of_component(make) for name, make in geometry.OPERATORS.items()}
 
 
 def bind(name: str, attrs: dict, types: Types) -> Bound:

@@ -18,12 +18,26 @@
 
 #define MAX_OPS 16
 
-extern const struct cw_op_desc cw_op_decode_image, cw_op_random_resized_crop, cw_op_center_crop,
-    cw_op_random_crop, cw_op_resize, cw_op_random_flip, cw_op_normalize, cw_op_transpose_image, cw_op_cast;
-static const struct cw_op_desc *const table[] = {
-    &cw_op_decode_image, &cw_op_random_resized_crop, &cw_op_center_crop, &cw_op_random_crop,
-    &cw_op_resize,       &cw_op_random_flip,         &cw_op_normalize,   &cw_op_transpose_image,
-    &cw_op_cast};
+#define OPERATORS(OP) \
+    OP(affine) \
+    OP(cast) \
+    OP(center_crop) \
+    OP(decode_image) \
+    OP(normalize) \
+    OP(random_affine) \
+    OP(random_crop) \
+    OP(random_flip) \
+    OP(random_perspective) \
+    OP(random_resized_crop) \
+    OP(random_rotation) \
+    OP(resize) \
+    OP(rotate) \
+    OP(transpose_image)
+
+#define DECLARE(name) extern const struct cw_op_desc cw_op_##name;
+#define ADDRESS(name) &cw_op_##name,
+OPERATORS(DECLARE)
+static const struct cw_op_desc *const table[] = {OPERATORS(ADDRESS)};
 
 static struct cw_op ops[MAX_OPS], fused_ops[MAX_OPS];
 static const struct cw_op *run_ops[MAX_OPS];

@@ -72,7 +72,15 @@ static void near_libm(void **unused)
         }
         if (distance(cw_pow(x, y), pow(x, y)) > 1)
             fail_msg("pow(%a, %a) = %a, libm %a", x, y, cw_pow(x, y), pow(x, y));
+        x = (random_unit() - 0.5) * (i & 1 ? 13 : 0x1p21);
+        if (distance(cw_sin(x), sin(x)) > 1 || distance(cw_cos(x), cos(x)) > 1)
+            fail_msg("sin, cos(%a) = %a, %a, libm %a, %a", x, cw_sin(x), cw_cos(x), sin(x), cos(x));
     }
+    for (int degrees = -720; degrees <= 720; degrees++) { /* near zeros of both */
+        double x = degrees * (3.14159265358979323846 / 180);
+        assert_true(distance(cw_sin(x), sin(x)) <= 1 && distance(cw_cos(x), cos(x)) <= 1);
+    }
+    assert_true(isnan(cw_sin(0x1p21)) && isnan(cw_cos(INFINITY)) && isnan(cw_sin(NAN)));
 }
 
 static void special_cases(void **unused) /* Annex F: signs of zeros too */
@@ -169,6 +177,21 @@ static void fixed_bits(void **unused)
         {0x0.0000000000001p-1022, 0x1p-1, 0x1p-537},
         {0x1.8p+1, 0x1.48p+5, 0x1.fa2a1cf67b5fcp+64},
     };
+    static const double t[][3] = {
+        {0x1p+0, 0x1.aed548f090ceep-1, 0x1.14a280fb5068cp-1},
+        {-0x1p-1, -0x1.eaee8744b05f0p-2, 0x1.c1528065b7d50p-1},
+        {0x1.8000000000000p+1, 0x1.210386db6d55bp-3, -0x1.fae04be85e5d2p-1},
+        {0x1.921fb54442d18p+0, 0x1p+0, 0x1.1a62633145c07p-54},
+        {0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53, -0x1p+0},
+        {0x1.9000000000000p+6, -0x1.03425b78c4db8p-1, 0x1.b981dbf665fdfp-1},
+        {-0x1.e240c80000000p+19, -0x1.60a1bcd7cc27fp-2, 0x1.e0aeff3330cabp-1},
+        {0x1.b7cdfd9d7bdbbp-34, 0x1.b7cdfd9d7bdbbp-34, 0x1p+0},
+        {0x1.921fb54442d18p-1, 0x1.6a09e667f3bccp-1, 0x1.6a09e667f3bcdp-1},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(t); i++) {
+        assert_int_equal(distance(cw_sin(t[i][0]), t[i][1]), 0);
+        assert_int_equal(distance(cw_cos(t[i][0]), t[i][2]), 0);
+    }
     for (size_t i = 0; i < CW_COUNT_OF(e); i++)
         assert_int_equal(distance(cw_exp(e[i][0]), e[i][1]), 0);
     for (size_t i = 0; i < CW_COUNT_OF(l); i++)

@@ -33,6 +33,11 @@ struct cw_pixel_isa {
                              const float *std);
     /* dst[c][i] = src[3 i + c] for n pixels: three planes. */
     void (*planar3)(uint8_t *const dst[3], const uint8_t *src, size_t n);
+    /* Bilinear interpolation of pixels of three channels (image/warp.c), in double precision: n pixels, from
+     * places (x, y) with at least 0.5 pixels to the left edge and the top, and more than 0.5 to the right
+     * edge and 1.5 to the bottom. stride: bytes of a row of src. */
+    void (*bilinear3)(uint8_t *dst, const uint8_t *src, size_t stride, const double *x, const double *y,
+                      size_t n);
 };
 
 extern const struct cw_pixel_isa cw_pixel_isa_c; /* has every function except table_bytes and tables */

@@ -8,6 +8,7 @@
  * high + low, both within 16 bits, and two pmaddwd sums are combined at the end.
  */
 #include <immintrin.h>
+#include <string.h>
 
 #include "ops/kernels/kernels_x86.h"
 #include "ops/kernels/loops.h"
@@ -347,6 +348,37 @@ AVX2 static void planar3_avx2(uint8_t *const dst[3], const uint8_t *src, size_t 
     cw_loop_planar3(dst, src, n);
 }
 
+/* ---- bilinear interpolation ---- */
+
+AVX2 static inline __m256d load_doubles(const uint8_t *pixel) /* reads 4 bytes */
+{
+    int32_t v;
+    memcpy(&v, pixel, sizeof(v));
+    return _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(v)));
+}
+
+AVX2 static inline __m256d mix(__m256d a, __m256d b, __m256d f)
+{
+    return _mm256_add_pd(a, _mm256_mul_pd(_mm256_sub_pd(b, a), f));
+}
+
+AVX2 static void bilinear3_avx2(uint8_t *dst, const uint8_t *src, size_t stride, const double *x,
+                                const double *y, size_t n)
+{
+    const __m128i bytes = _mm_setr_epi8(0, 4, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    for (size_t i = 0; i < n; i++, dst += 3) {
+        double px = x[i] - 0.5, py = y[i] - 0.5;
+        int left = (int)px, top = (int)py;
+        __m256d dx = _mm256_set1_pd(px - left), dy = _mm256_set1_pd(py - top);
+        const uint8_t *a = src + (size_t)top * stride + 3 * (size_t)left, *b = a + stride;
+        __m256d upper = mix(load_doubles(a), load_doubles(a + 3), dx),
+                lower = mix(load_doubles(b), load_doubles(b + 3), dx);
+        int32_t pixel = _mm_cvtsi128_si32(
+            _mm_shuffle_epi8(_mm256_cvttpd_epi32(mix(upper, lower, dy)), bytes));
+        memcpy(dst, &pixel, 3);
+    }
+}
+
 static bool avx2_supported(void)
 {
     return __builtin_cpu_supports("avx2");
@@ -362,4 +394,5 @@ const struct cw_pixel_isa cw_pixel_isa_avx2 = {
     .normalize_planar3 = normalize_planar3_avx2,
     .normalize_packed = normalize_packed_avx2,
     .planar3 = planar3_avx2,
+    .bilinear3 = bilinear3_avx2,
 };

@@ -375,6 +375,12 @@ static void planar3_avx512(uint8_t *const dst[3], const uint8_t *src, size_t n)
     cw_pixel_isa_avx2.planar3(dst, src, n);
 }
 
+static void bilinear3_avx512(uint8_t *dst, const uint8_t *src, size_t stride, const double *x,
+                             const double *y, size_t n)
+{
+    cw_pixel_isa_avx2.bilinear3(dst, src, stride, x, y, n);
+}
+
 static bool avx512_supported(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
@@ -392,4 +398,5 @@ const struct cw_pixel_isa cw_pixel_isa_avx512 = {
     .normalize_planar3 = normalize_planar3_avx512,
     .normalize_packed = normalize_packed_avx512,
     .planar3 = planar3_avx512,
+    .bilinear3 = bilinear3_avx512,
 };

@@ -45,4 +45,5 @@ const struct cw_pixel_isa cw_pixel_isa_c = {
     .normalize_planar3 = cw_loop_normalize_planar3,
     .normalize_packed = cw_loop_normalize_packed,
     .planar3 = cw_loop_planar3,
+    .bilinear3 = cw_loop_bilinear3,
 };

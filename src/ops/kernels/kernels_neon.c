@@ -130,6 +130,7 @@ static const struct cw_pixel_isa neon = {
     .normalize_planar3 = cw_loop_normalize_planar3,
     .normalize_packed = cw_loop_normalize_packed,
     .planar3 = cw_loop_planar3,
+    .bilinear3 = cw_loop_bilinear3,
 };
 
 const struct cw_pixel_isa *const cw_pixel_isa_list[] = {&neon, NULL};

@@ -44,3 +44,18 @@ CW_LOOP void cw_loop_planar3(uint8_t *const dst[3], const uint8_t *src, size_t n
         d2[i] = src[3 * i + 2];
     }
 }
+
+CW_LOOP void cw_loop_bilinear3(uint8_t *dst, const uint8_t *src, size_t stride, const double *x,
+                               const double *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++, dst += 3) {
+        double px = x[i] - 0.5, py = y[i] - 0.5;
+        int left = (int)px, top = (int)py;
+        double dx = px - left, dy = py - top;
+        const uint8_t *a = src + (size_t)top * stride + 3 * (size_t)left, *b = a + stride;
+        for (int c = 0; c < 3; c++) {
+            double upper = a[c] + (a[c + 3] - a[c]) * dx, lower = b[c] + (b[c + 3] - b[c]) * dx;
+            dst[c] = (uint8_t)(int)(upper + (lower - upper) * dy);
+        }
+    }
+}

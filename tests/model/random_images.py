@@ -1,0 +1,48 @@
+"""Attributes of geometric operators on images, drawn for a component of a random pipeline."""
+
+from __future__ import annotations
+
+import random
+
+from .dtypes import Type
+
+KINDS = ("rotate", "random_rotation", "affine", "random_affine", "random_perspective")
+
+
+def fill(rng: random.Random, type_: Type) -> dict:
+    channels = type_.dims[2] if type_.dims and len(type_.dims) == 3 else 1
+    if rng.random() < 0.6:
+        return {}
+    value = rng.choice([7, 255])
+    return {
+        "fill": [rng.randint(0, 255) for _ in range(channels)] if channels and rng.random() < 0.5 else value
+    }
+
+
+def some(rng: random.Random, given: dict) -> dict:
+    return {name: value for name, value in given.items() if rng.random() < 0.4}
+
+
+def of(rng: random.Random, kind: str, images: dict[str, Type]) -> dict | None:
+    """Attributes for one of the images that the operator can take."""
+    fitting = [n for n, t in images.items() if t.dtype in ("uint8", "float32")]
+    if not fitting:
+        return None
+    name = rng.choice(fitting)
+    given = {"component": name} | fill(rng, images[name])
+    angle, low = rng.choice([0, 90, 180, 45, rng.uniform(-360, 360)]), rng.uniform(-50, 10)
+    shear = [rng.uniform(-40, 0), rng.uniform(0, 40)]
+    center = {"center": [rng.uniform(0, 9), 2]} if rng.random() < 0.2 else {}
+    if kind == "rotate":
+        return given | center | {"angle": angle}
+    if kind == "random_rotation":
+        return given | center | {"degrees": rng.choice([0, rng.uniform(0, 180), [low, low + 30]])}
+    if kind == "affine":
+        move = {"angle": angle, "translate": [rng.randint(-4, 4), rng.uniform(-4, 4)]}
+        size = {"scale": rng.uniform(0.5, 2), "shear": rng.choice([shear[0], shear])}
+        return given | center | some(rng, move | size)
+    if kind == "random_affine":
+        shears = rng.choice([shear[1], shear, [*shear, -10, 20]])
+        move = {"translate": [rng.random(), rng.random()], "scale": [0.7, 1.5], "shear": shears}
+        return given | center | {"degrees": rng.choice([0, 20, [low, low + 30]])} | some(rng, move)
+    return given | some(rng, {"distortion_scale": rng.random(), "p": rng.choice([0, 1])})
