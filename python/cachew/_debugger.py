@@ -75,7 +75,9 @@ class Relayed:
         self._relay = relay  # the relay ends when this is closed
         self._connection = socket.socket(fileno=fds[0])
         self._fds = fds[1:]
-        self._host = program().Host(self._connection, *self._fds, self._define)
+        self._host = program().Host(
+            self._connection, *self._fds, lambda spec: program().definition(spec, self._define)
+        )
         self.busy = False
 
     def _define(self, spec: dict[str, Any]) -> Any:

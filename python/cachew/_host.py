@@ -27,6 +27,7 @@ import numpy  # noqa: E402, F401
 sys.path.insert(0, HERE)
 from _host_function import Function, become_copy, load  # noqa: E402, F401
 from _host_rows import Memory  # noqa: E402
+from _host_tokenizer import Tokenizer  # noqa: E402
 from _host_values import text_of  # noqa: E402
 
 sys.path.remove(HERE)
@@ -63,14 +64,19 @@ def receive(connection, size):
     return bytes(data)
 
 
+def definition(spec, function=Function):
+    """What a spec defines. function: makes a Function of a spec."""
+    return Tokenizer(spec) if spec["kind"] == "tokenize" else function(spec)
+
+
 class Host:
     """Answers the engine's requests, which come one at a time.
 
-    connection: the socket to the engine. requests, answers: descriptors of the shared memory. define: makes a
-    Function of a spec.
+    connection: the socket to the engine. requests, answers: descriptors of the shared memory. define: makes
+    of a spec what it defines.
     """
 
-    def __init__(self, connection, requests, answers, define=Function):
+    def __init__(self, connection, requests, answers, define=definition):
         self.connection, self.define, self.functions = connection, define, {}
         self.requests, self.answers, self.pid = Memory(requests), Memory(answers), os.getpid()
         connection.sendall(FRAME.pack(READY, VERSION, 0, 0, 0))

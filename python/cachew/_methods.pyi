@@ -892,6 +892,30 @@ class Operators:
             (true or false)
         """
 
+    def tokenize(
+        self,
+        component: str,
+        tokenizer: _Path,
+        *,
+        add_special_tokens: bool = True,
+        truncation: int | Sequence[int] = [],
+    ) -> Dataset:
+        """Replaces a text by its token ids, by a tokenizer of Hugging Face.
+
+        The ids are int32 [n], exactly those of the Python package `tokenizers`, which must be
+        installed for the Python that runs functions (docs/hosts.md). Only a change of the file's
+        content makes another pipeline, not a change of its path. The file's own settings for padding
+        and truncation are ignored. A text that is not valid UTF-8 fails the record.
+
+        component: the text: bytes, in UTF-8 (the name of a component)
+        tokenizer: path of a file tokenizer.json, as `save` and `save_pretrained` of Hugging Face's
+            packages write it (a string)
+        add_special_tokens: true: add the tokens that the tokenizer puts around a text, such as [CLS]
+            and [SEP] (true or false)
+        truncation: most tokens of a text, special tokens included; the rest is cut off at the end; []:
+            no limit (a list of integers or a single one of length 0 to 1, from 1 to 2147483647)
+        """
+
     def transpose_image(self, component: str, *, layout: Literal["chw", "hwc"] = "chw") -> Dataset:
         """Moves the channels of an image first ([height, width, channels] to [channels, height, width])
         or last.

@@ -7,6 +7,7 @@
 #include "base/notice.h"
 #include "ops/plugin/plugin.h"
 #include "ops/table.h"
+#include "storage/file.h"
 
 #define NO_DTYPE 255 /* the dtype of a component that does not exist */
 

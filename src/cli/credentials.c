@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/macro.h"
-#include "session/local.h"
+#include "storage/file.h"
 
 #define TOKEN_MOST 4096 /* bytes of a file that holds a token */
 

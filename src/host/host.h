@@ -24,6 +24,7 @@ struct cw_host_function {
      * have run no others, so that it finds no traces of foreign functions */
     const uint64_t *pipeline;
     unsigned n_pipeline;
+    const char *noun;    /* for messages: "function" or "tokenizer" */
     const char *name;    /* for messages */
     const char *spec;    /* docs/hosts.md; compact JSON */
     uint64_t timeout_ns; /* for one record */

@@ -180,7 +180,7 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
                                      /* only deaths of fresh hosts count: a used host may have died while
                                       * idle, or because of functions loaded before */
                                      &death))
-            return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name,
+            return cw_error_set(err, CW_E_IO, "the host process that loads the %s %s %s", f->noun, f->name,
                                 death.reason);
     }
 }

@@ -87,6 +87,7 @@ static char **host_environment(void)
         {"OPENBLAS_NUM_THREADS", "OPENBLAS_NUM_THREADS=1"},
         {"MKL_NUM_THREADS", "MKL_NUM_THREADS=1"},
         {"NUMEXPR_NUM_THREADS", "NUMEXPR_NUM_THREADS=1"},
+        {"TOKENIZERS_PARALLELISM", "TOKENIZERS_PARALLELISM=false"},
         {"MALLOC_TRIM_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_=67108864"},
         {"MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_=33554432"},
     };
@@ -538,7 +539,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     if (r != 0)
         return r;
     h->functions[h->n_functions++] = (struct cw_host_known){f->id, f->identity, text != NULL};
-    return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s",
+    return text ? cw_error_set(err, CW_E_PIPELINE, "the %s %s can't be loaded in a host process: %s", f->noun,
                                f->name, text)
                 : 0;
 }

@@ -312,7 +312,7 @@ json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)
     json_t *identity = json_copy((json_t *)attrs);
     json_object_del(identity, keep_position.name);
     for (const struct cw_attr_def *a = desc->attrs; identity && a && a->name; a++) {
-        if (a->effort)
+        if (a->effort || a->content) /* beside a path whose content counts is the hash of the content */
             json_object_del(identity, a->name);
         if (a->kind != CW_ATTR_FUNCTION)
             continue;

@@ -49,7 +49,10 @@ struct cw_attr_def {
     /* true: it changes how hard the operator tries, not its results, so it is not part of a pipeline's
      * fingerprint */
     bool effort;
-    bool path;       /* the value names files, relative to the pipeline's base directory */
+    bool path; /* the value names files, relative to the pipeline's base directory */
+    /* The value is the path of one file, and results depend on its content: the fingerprint has a hash of the
+     * content instead of the path (pipeline/content.h). Set together with `path`. */
+    bool content;
     const char *doc; /* one line, with units */
 };
 

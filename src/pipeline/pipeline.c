@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "pipeline/content.h"
 
 /* Deeper nesting of chains is a mistake, or an attempt to overflow the stack. */
 #define MAX_NESTING 32
@@ -52,9 +53,9 @@ static int pipeline_unknown_op(const struct parse *p, const char *name)
                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-static int pipeline_add_function(struct parse *p, const json_t *function)
+/* identity: NULL: the operator runs nothing in hosts. */
+static int pipeline_add_function(struct parse *p, const char *identity)
 {
-    const char *identity = json_string_value(json_object_get(function, "identity"));
     struct cw_pipeline *to = p->pipeline;
     if (!identity)
         return 0;
@@ -84,7 +85,14 @@ static int pipeline_parse_node(struct parse *p, const json_t *object, int depth,
         return pipeline_unknown_op(p, json_string_value(name));
     int r = cw_attrs_check(node->desc, object, &node->attrs, p->err);
     if (r >= 0)
-        r = pipeline_add_function(p, json_object_get(node->attrs, "function"));
+        r = pipeline_add_function(
+            p, json_string_value(json_object_get(json_object_get(node->attrs, "function"), "identity")));
+    for (const struct cw_attr_def *a = node->desc->attrs; r >= 0 && a && a->name; a++)
+        if (a->content) {
+            r = cw_content_note(p->pipeline, node->desc, a->name, node->attrs, p->err);
+            if (r >= 0 && node->desc->function)
+                r = pipeline_add_function(p, cw_content_hash(node->attrs, a->name));
+        }
     if (r < 0)
         return r;
     const json_t *inputs = json_object_get(object, "inputs");

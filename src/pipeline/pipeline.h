@@ -43,7 +43,8 @@ struct cw_pipeline {
     int64_t default_seed, default_epochs; /* -1: not given */
     /* Merkle hash of the canonical bytes of operators and their inputs, and on_error */
     struct cw_hash128 fingerprint;
-    uint64_t *functions; /* hashes of the identities of the pipeline's Python functions */
+    /* hashes of the identities of what the pipeline runs in hosts: Python functions, tokenizers */
+    uint64_t *functions;
     unsigned n_functions;
     char *base_dir; /* relative paths are relative to it */
     /* files outside these directories are refused when operators are bound; none: all are allowed. Borrowed

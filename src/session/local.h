@@ -72,6 +72,3 @@ void cw_local_deinit(struct cw_local *l);
 /* Returns the directory of indexes: $CACHEW_INDEX_DIR, else $XDG_CACHE_HOME/cachew/index, else
  * ~/.cache/cachew/index. The caller frees it; NULL: there is none. */
 char *cw_index_dir(void);
-/* Reads a whole file of at most `limit` bytes, and appends a zero byte. The caller frees *ret. */
-int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size,
-                 struct cw_error *err) _must_check_;

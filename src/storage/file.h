@@ -117,6 +117,9 @@ int cw_path_check(const char *path, const char *const *roots, size_t n_roots,
 /* Returns the leading directories of a pattern up to its first wildcard, as cw_glob interprets the pattern.
  * The caller frees the string; NULL: out of memory. */
 char *cw_glob_dir(const char *base_dir, const char *pattern);
+/* Reads a whole file of at most `limit` bytes, and appends a zero byte. The caller frees *ret. */
+int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size,
+                 struct cw_error *err) _must_check_;
 /* Writes a file atomically: readers see the old or the new file, never a part (temporary file, fsync,
  * rename). */
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;

@@ -6,6 +6,7 @@ script it prints its coverage.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import random
@@ -18,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import components, datasets, random_components, random_functions, random_images
+from model import components, datasets, random_components, random_functions, random_images, text
 from model import random_expressions as random_expr
 from model.dtypes import FLOATS, INTEGERS, PlanError, Type
 from model.plan import Plan
@@ -29,8 +30,9 @@ LARGE = 67_000  # more than are shuffled record by record; rare, and with little
 UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs it
 # Python's, which only a Python with the package can run
-FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable"}
+FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable", "tokenize"}
 COMPONENTS = [*components.ON_ONE, *components.JOINS]
+TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
 SOURCES = (
     "tfrecord",
     "tfrecord",
@@ -519,6 +521,7 @@ class Generator:
             + COMPONENTS
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
             * self.functions
+            + ["tokenize", "tokenize"] * (self.functions and TOKENIZERS)
         )
         return self.write(kind, types, chain)
 
@@ -630,6 +633,13 @@ class Generator:
             given = random_functions.of(rng, kind, types, rng.random() < (0.4 if self.case.damaged else 0.02))
             if given:
                 return self.finish(kind, given)
+        elif kind == "tokenize":
+            texts = [n for n, t in types.items() if t.dtype == "bytes"]
+            if texts:
+                given = {"component": rng.choice(texts), "tokenizer": text.write(self.case.directory)}
+                return self.finish(
+                    kind, given | ({"truncation": rng.choice([2, 3, [5], []])} if rng.random() < 0.6 else {})
+                )
         elif kind == "pack":
             sequences = [
                 n for n, t in types.items() if t.dtype in INTEGERS and (t.dims is None or len(t.dims) == 1)

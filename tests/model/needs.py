@@ -8,7 +8,7 @@ from . import components, geometry, operators, parser
 
 ON_ONE_COMPONENT = (
     "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
-    "normalize", "cast", "transpose_image", *components.ON_ONE, *geometry.OPERATORS,
+    "normalize", "cast", "transpose_image", "tokenize", *components.ON_ONE, *geometry.OPERATORS,
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import example, expressions, geometry, hosted, images, mathfn
+from . import example, expressions, geometry, hosted, images, mathfn, text
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -58,6 +58,7 @@ DEFAULTS: dict[str, dict] = {
     "take": {},
     "skip": {},
     "concat": {},
+    "tokenize": {"add_special_tokens": True, "truncation": []},
     "zip": {"stop": "first"},
     "delay": {"where": "true"},
     "fail": {"where": "true", "kind": "error"},
@@ -441,8 +442,14 @@ def pack(attrs: dict, types: Types) -> Bound:
     return Bound(packs.types, lambda components, _: packs.check(components), rows=packs.rows)
 
 
+def tokenize(attrs: dict, types: Types) -> Bound:
+    need(types, attrs["component"])
+    return on_component(types, attrs["component"], *text.tokenize(attrs, types))
+
+
 BINDERS = {
     "pack": pack,
+    "tokenize": tokenize,
     "parse_example": parse_example,
     "decode_image": decode_image,
     "random_resized_crop": random_resized_crop,

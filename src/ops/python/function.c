@@ -170,7 +170,8 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
         op->together = given ? CALL_AS_MANY * given : TOGETHER_MOST;
     }
     f->deterministic = cw_attr_bool(op, "deterministic");
-    f->host = (struct cw_host_function){.name = f->name,
+    f->host = (struct cw_host_function){.noun = "function",
+                                        .name = f->name,
                                         .together = op->together > 0,
                                         .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
                                         .memory = (uint64_t)cw_attr_int(op, "host_memory"),
@@ -460,4 +461,41 @@ int cw_function_run(const struct cw_op *op, struct cw_block *block, cw_function_
     int r = function_run_rows(&x, rows, n, err);
     cw_host_release(x.process);
     return r;
+}
+
+static int function_map_row(void *arg CW_UNUSED, const struct cw_op *op, struct cw_block *b,
+                            const struct cw_exchange_answer *a, size_t row, size_t first,
+                            uint32_t elements CW_UNUSED, bool kept CW_UNUSED, struct cw_error *err)
+{
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct cw_port *port = &op->out[k];
+        struct cw_tensor t;
+        if (!port->live)
+            continue;
+        int r = cw_function_value(op, a, k, first, &t, err);
+        if (r < 0)
+            return r;
+        struct cw_column *c = &b->columns[port->value];
+        if (!c->dense) {
+            struct cw_tensor *to = &c->rows[row];
+            *to = t;
+            to->data = cw_block_alloc(b, t.size, err);
+            if (!to->data)
+                return err ? err->status : CW_E_MEMORY;
+        }
+        if (t.size)
+            memcpy(c->dense ? c->data + row * c->stride : c->rows[row].data, t.data, t.size);
+    }
+    return 0;
+}
+
+int cw_function_map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct cw_port *port = &op->out[k];
+        int r = !port->live ? 0 : cw_block_column(b, port->value, &port->type, err);
+        if (r < 0)
+            return r;
+    }
+    return cw_function_run(op, b, function_map_row, NULL, err);
 }

@@ -117,3 +117,5 @@ typedef int (*cw_function_row)(void *arg, const struct cw_op *op, struct cw_bloc
  * its host dies at each attempt. */
 int cw_function_run(const struct cw_op *op, struct cw_block *block, cw_function_row take_row, void *arg,
                     struct cw_error *err) _must_check_;
+/* cw_op_desc.run of operators that give one element for each: runs the function and keeps its outputs. */
+int cw_function_map_run(const struct cw_op *op, struct cw_block *block, struct cw_error *err) _must_check_;

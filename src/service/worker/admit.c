@@ -3,7 +3,7 @@
 
 static bool admit_runs_python(const struct cw_op_desc *desc)
 {
-    bool any = desc->function;
+    bool any = false;
     for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++)
         any |= a->kind == CW_ATTR_FUNCTION;
     return any;
@@ -40,4 +40,23 @@ int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_er
                         "--allow-python (or by `cachew up --no-python`)",
                         node->desc->name,
                         admit_runs_python(node->desc) ? "runs a Python function" : "may end the process");
+}
+
+static const char *admit_content_file(const struct cw_chain *chain)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < chain->n && !found; i++) {
+        const struct cw_node *node = &chain->nodes[i];
+        for (const struct cw_attr_def *a = node->desc->attrs; a && a->name && !found; a++)
+            if (a->content)
+                found = json_string_value(json_object_get(node->attrs, a->name));
+        for (size_t k = 0; k < node->n_inputs && !found; k++)
+            found = admit_content_file(&node->inputs[k]);
+    }
+    return found;
+}
+
+const char *cw_worker_content_file(const struct cw_pipeline *p)
+{
+    return admit_content_file(&p->chain);
 }

@@ -119,10 +119,17 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     l->n_data_roots = s->options->n_data_roots;
     int r = cw_pipeline_parse(cw_ops(), s->text, strlen(s->text), s->base_dir, &l->pipeline, err);
     /* the fingerprint identifies the pipeline for other processes, so it must be right */
-    if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0)
-        r = cw_error_set(
-            err, CW_E_PIPELINE,
-            "the pipeline does not match the fingerprint that the client computed" CW_OTHER_VERSION);
+    if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0) {
+        const char *file = cw_worker_content_file(l->pipeline);
+        r = file ? cw_error_set(err, CW_E_PIPELINE,
+                                "the pipeline does not match the fingerprint that the client computed: "
+                                "expected the file %.200s to have the same content on this worker as for the "
+                                "client",
+                                file)
+                 : cw_error_set(err, CW_E_PIPELINE,
+                                "the pipeline does not match the fingerprint that the client "
+                                "computed" CW_OTHER_VERSION);
+    }
     if (r >= 0) {
         l->pipeline->data_roots = l->data_roots;
         l->pipeline->n_data_roots = l->n_data_roots;
