@@ -310,6 +310,27 @@ class Operators:
         component: the component (the name of a component)
         """
 
+    def gaussian_blur(
+        self,
+        component: str,
+        kernel_size: int | Sequence[int],
+        *,
+        sigma: float | Sequence[float] = [0.1, 2.0],
+    ) -> Dataset:
+        """Blurs images by a Gaussian kernel of random or fixed width.
+
+        The results are those of torchvision's GaussianBlur, to 1 for uint8 images. Pixels outside of
+        the image are mirrored. Images are uint8 or float32, [height, width, channels] or [height,
+        width].
+
+        component: the image (the name of a component)
+        kernel_size: [along x, along y]: width and height of the kernel in pixels, odd numbers; a
+            single number: both (a list of integers or a single one of length 1 to 2, from 1 to 255)
+        sigma: range [low, high] of the standard deviation in pixels, drawn per element; a single
+            number: always that one (a list of numbers or a single one of length 1 to 2, from 0.01 to
+            1000)
+        """
+
     @classmethod
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
@@ -437,6 +458,31 @@ class Operators:
             padded (an integer, from 1 to 65536)
         """
 
+    def pad_image(
+        self,
+        component: str,
+        padding: int | Sequence[int],
+        *,
+        fill: float | Sequence[float] = 0,
+        padding_mode: Literal["constant", "edge", "reflect", "symmetric"] = "constant",
+    ) -> Dataset:
+        """Adds pixels at the edges of images.
+
+        The results are those of torchvision's `pad` on Pillow images. `pad_image` before `random_crop`
+        is the usual augmentation of small images. Images are of any dtype, [height, width, channels]
+        or [height, width].
+
+        component: the image (the name of a component)
+        padding: pixels to add: [left, top, right, bottom], or [left and right, top and bottom]; a
+            single number: on all sides (a list of integers or a single one of length 1 to 4, from 0 to
+            65535)
+        fill: value of the new pixels with padding_mode "constant", per channel; a single number: of
+            all channels (a list of numbers or a single one of length 1 to 64, at least -1e+30)
+        padding_mode: "constant": the new pixels are `fill`; "edge": the nearest pixel of the image;
+            "reflect": the image mirrored at its outermost pixels, which are not repeated; "symmetric":
+            mirrored at its edges (a string: one of "constant", "edge", "reflect", "symmetric")
+        """
+
     def pad(self, component: str, *, shape: Sequence[int] = [], to: int = -1, value: float = 0) -> Dataset:
         """Fills an array up to a given shape, at the end of each dimension.
 
@@ -512,6 +558,30 @@ class Operators:
         component: the image (the name of a component)
         size: [height, width] in pixels; a single number: both (a list of integers or a single one of
             length 2, from 1 to 65535)
+        """
+
+    def random_erasing(
+        self,
+        component: str,
+        *,
+        p: float = 0.5,
+        scale: Sequence[float] = [0.02, 0.33],
+        ratio: Sequence[float] = [0.3, 3.3],
+        value: float | Sequence[float] = 0,
+    ) -> Dataset:
+        """Erases a random rectangle of images.
+
+        The rectangle is drawn as by torchvision's RandomErasing. Images are of any dtype, [height,
+        width, channels] or [height, width].
+
+        component: the image (the name of a component)
+        p: probability that a rectangle of the image is erased (a number, from 0 to 1)
+        scale: range [low, high] of the area of the rectangle, as a fraction of that of the image (a
+            list of numbers of length 2, from 0 to 1)
+        ratio: range [low, high] of height / width of the rectangle (a list of numbers of length 2,
+            from 0.001 to 1000)
+        value: value of the pixels that are erased, per channel; a single number: of all channels (a
+            list of numbers or a single one of length 1 to 64, at least -1e+30)
         """
 
     def random_flip(self, component: str, *, horizontal: float = 0.5, vertical: float = 0) -> Dataset:

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import warps
-from .dtypes import RecordError, Type, Value
+import math
+
+import numpy as np
+
+from . import mathfn, warps
+from .dtypes import RecordError, Type, Value, array, cast
 from .philox import Draw, integer, uniform
 
 Made = tuple[Type, Callable[[Value, Draw], Value]]
@@ -19,6 +23,9 @@ DEFAULTS: dict[str, dict] = {
     "affine": {"angle": 0, "translate": [0, 0], "scale": 1, "shear": 0, "center": [], **NO_CENTER},
     "random_affine": {"translate": [0, 0], "scale": [1, 1], "shear": 0, "center": [], **NO_CENTER},
     "random_perspective": {"distortion_scale": 0.5, "p": 0.5, "interpolation": "bilinear", "fill": 0},
+    "random_erasing": {"p": 0.5, "scale": [0.02, 0.33], "ratio": [0.3, 3.3], "value": 0},
+    "pad_image": {"fill": 0, "padding_mode": "constant"},
+    "gaussian_blur": {"sigma": [0.1, 2.0]},
 }
 
 
@@ -125,7 +132,91 @@ def random_perspective(attrs: dict, type_: Type) -> Made:
     return warped(attrs, type_, map_of)
 
 
+def random_erasing(attrs: dict, type_: Type) -> Made:
+    def apply(value: Value, draw: Draw) -> Value:
+        height, width = value.shape[:2]
+        if 0 in value.shape:
+            raise RecordError("an image without pixels")
+        channels = value.shape[2] if len(value.shape) == 3 else 1
+        fill = [cast(array("float64", v), value.dtype).data for v in filled(attrs["value"], channels)]
+        if uniform(draw.word(0)) >= attrs["p"]:
+            return value
+        low, high = (mathfn.log(r) for r in attrs["ratio"])
+        for words in (draw.block(a) for a in range(1, 11)):
+            area = height * width * uniform_in(attrs["scale"], words[0])
+            aspect = mathfn.exp(uniform_in([low, high], words[1]))
+            h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if h < height and w < width:
+                y, x = integer(words[2], height - h + 1), integer(words[3], width - w + 1)
+                data = value.data.copy()
+                data[y : y + h, x : x + w] = np.array(fill) if len(value.shape) == 3 else fill[0]
+                return Value(value.dtype, data)
+        return value
+
+    return type_, apply
+
+
+def pad_image(attrs: dict, type_: Type) -> Made:
+    given = listed(attrs["padding"])
+    left, top, right, bottom = given if len(given) == 4 else (given * 4)[:4]
+    added = (top + bottom, left + right)
+
+    def apply(value: Value, _draw: Draw) -> Value:
+        if 0 in value.shape:
+            raise RecordError("an image without pixels")
+        data = value.data
+        fill = filled(attrs["fill"], data.shape[2] if data.ndim == 3 else 1)
+        around = [(top, bottom), (left, right), (0, 0)][: data.ndim]
+        if attrs["padding_mode"] != "constant":
+            return Value(value.dtype, np.pad(data, around, attrs["padding_mode"]))
+        values = [cast(array("float64", v), value.dtype).data for v in fill]
+        padded = np.pad(data, around)
+        outside = np.pad(np.ones(data.shape[:2], bool), around[:2]) == 0
+        padded[outside] = np.array(values) if data.ndim == 3 else values[0]
+        return Value(value.dtype, padded)
+
+    dims = type_.dims and (
+        *(n if n is None else n + more for n, more in zip(type_.dims, added)),
+        *type_.dims[2:],
+    )
+    return Type(type_.dtype, dims), apply
+
+
+def blur_axis(pixels: np.ndarray, taps: int, sigma: float) -> np.ndarray:
+    """Along axis 0, in float32."""
+    values = []
+    for k in range(taps):
+        x = (k - taps // 2) / sigma
+        values.append(mathfn.exp(-0.5 * (x * x)))
+    whole = 0.0
+    for v in values:
+        whole += v
+    padded = np.pad(pixels, [(taps // 2, taps // 2), (0, 0), (0, 0)], "reflect")
+    total = np.zeros_like(pixels)
+    for k, v in enumerate(values):
+        total = total + np.float32(v / whole) * padded[k : k + len(pixels)]
+    return total
+
+
+def gaussian_blur(attrs: dict, type_: Type) -> Made:
+    taps = (listed(attrs["kernel_size"]) * 2)[:2]
+    bounds = (listed(attrs["sigma"]) * 2)[:2]
+
+    def apply(pixels, draw: Draw):
+        if taps[0] // 2 >= pixels.shape[1] or taps[1] // 2 >= pixels.shape[0]:
+            raise RecordError("too small for the kernel")
+        sigma = uniform_in(bounds, draw.word(0))
+        across = blur_axis(pixels.astype(np.float32).swapaxes(0, 1), taps[0], sigma)
+        blurred = blur_axis(across.swapaxes(0, 1), taps[1], sigma)
+        return np.clip(np.rint(blurred), 0, 255).astype(np.uint8) if type_.dtype == "uint8" else blurred
+
+    return type_, on_pixels(apply)
+
+
 OPERATORS = {
+    "random_erasing": random_erasing,
+    "pad_image": pad_image,
+    "gaussian_blur": gaussian_blur,
     "rotate": rotate,
     "random_rotation": random_rotation,
     "affine": affine,

@@ -7,6 +7,7 @@ import random
 from .dtypes import Type
 
 KINDS = ("rotate", "random_rotation", "affine", "random_affine", "random_perspective")
+KINDS += ("random_erasing", "pad_image", "gaussian_blur")
 
 
 def fill(rng: random.Random, type_: Type) -> dict:
@@ -25,11 +26,23 @@ def some(rng: random.Random, given: dict) -> dict:
 
 def of(rng: random.Random, kind: str, images: dict[str, Type]) -> dict | None:
     """Attributes for one of the images that the operator can take."""
-    fitting = [n for n, t in images.items() if t.dtype in ("uint8", "float32")]
+    any_dtype = kind in ("random_erasing", "pad_image")
+    fitting = [n for n, t in images.items() if t.dtype in ("uint8", "float32") or any_dtype]
     if not fitting:
         return None
     name = rng.choice(fitting)
-    given = {"component": name} | fill(rng, images[name])
+    filled = fill(rng, images[name]) if images[name].dtype in ("uint8", "float32") else {}
+    if kind == "random_erasing":
+        value = {"value": filled["fill"]} if filled else {}
+        shape = {"p": rng.choice([0, 1]), "scale": [0.1, rng.uniform(0.1, 0.8)], "ratio": [0.2, 1.3]}
+        return {"component": name} | value | some(rng, shape)
+    if kind == "pad_image":
+        padding = rng.choice([2, [0, 3], [rng.randint(0, 5) for _ in range(4)]])
+        return {"component": name, "padding": padding} | filled
+    if kind == "gaussian_blur":
+        sigma = {"sigma": rng.choice([0.8, [0.5, 3]])} if rng.random() < 0.5 else {}
+        return {"component": name, "kernel_size": rng.choice([1, 3, [5, 3]])} | sigma
+    given = {"component": name} | filled
     angle, low = rng.choice([0, 90, 180, 45, rng.uniform(-360, 360)]), rng.uniform(-50, 10)
     shear = [rng.uniform(-40, 0), rng.uniform(0, 40)]
     center = {"center": [rng.uniform(0, 9), 2]} if rng.random() < 0.2 else {}

@@ -23,9 +23,12 @@
     OP(cast) \
     OP(center_crop) \
     OP(decode_image) \
+    OP(gaussian_blur) \
     OP(normalize) \
+    OP(pad_image) \
     OP(random_affine) \
     OP(random_crop) \
+    OP(random_erasing) \
     OP(random_flip) \
     OP(random_perspective) \
     OP(random_resized_crop) \
