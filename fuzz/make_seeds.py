@@ -258,7 +258,7 @@ def main():
             )
         chain = (
             [attributes]
-            if op["kind"] == "source" or op["name"] == "concat"
+            if op["kind"] == "source" or any(a["kind"] == "chains" for a in op["attributes"])
             else [{"op": "synthetic", "count": 9, "shape": [4, 4, 3], "dtype": "uint8"}, attributes]
         )
         put(

@@ -12,7 +12,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "operators.md"
 
 KINDS = [
-    ("source", "Sources", "A pipeline starts with a source, or with `concat` or `zip`. The sources are:"),
+    (
+        "source",
+        "Sources",
+        "A pipeline starts with a source, or with `concat`, `mix` or `zip`. The sources are:",
+    ),
     ("map", "Operators on elements", 'These operators (kind "map") make one element of each element:'),
     (
         "filter",

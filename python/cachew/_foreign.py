@@ -24,7 +24,7 @@ METHODS = {
     "padded_batch": "write bucket_by_length(length, boundaries, sizes), which pads the components of a batch",
     "prefetch": _AHEAD,
     "reduce": "write a loop: for batch in ds.iterator()",
-    "sample_from_datasets": "write Dataset.concat([a, b]).shuffle(); weights do not exist yet",
+    "sample_from_datasets": "write Dataset.mix([a, b], weights)",
     "unbatch": "write the operators on elements before batch(), or flat_map() after other operators",
     "with_options": "leave it out: iterator() and loader() have the options",
     # Hugging Face datasets, Ray Data, Grain, WebDataset

@@ -387,6 +387,32 @@ class Operators:
         default: the result for any other word (an integer)
         """
 
+    @classmethod
+    def mix(
+        cls,
+        inputs: Sequence[Dataset],
+        weights: Sequence[float],
+        *,
+        stop: Literal["first", "last", "never"] = "first",
+    ) -> Dataset:
+        """The elements of several chains in turn, in proportion to weights.
+
+        `mix` takes the place of a source, at the start of a pipeline. All inputs must have the same
+        components with the same dtypes. The order is fixed, and even: among the first n elements, each
+        input has its share of n, to within less than one element. Each input keeps its own order:
+        write `shuffle` inside an input, or after `mix` to shuffle all elements. An input that begins
+        again does so as in a `repeat`: a `shuffle` inside it gives another order, and random operators
+        draw new numbers. Elements that a filter inside an input drops count for its share.
+
+        inputs: a list of chains; a chain is a list of operators that begins with a source (a list of
+            chains)
+        weights: for each input its share of the elements, in any unit: [7, 3] and [0.7, 0.3] are the
+            same (a list of numbers, at least 1e-12)
+        stop: first: the result ends where an exhausted input would have to give another element; last:
+            exhausted inputs begin again, until each input has been exhausted once; never: exhausted
+            inputs begin again, without end (a string: one of "first", "last", "never")
+        """
+
     def normalize(
         self,
         component: str,

@@ -39,6 +39,10 @@ struct cw_chunks {
  * of many passes over a few records would otherwise list chunks until memory runs out. */
 #define CW_CHUNKS_MAX (UINT64_C(1) << 26)
 
+/* Positions per chunk where the order of an operator leaves no chunks of the sources (shuffle by record,
+ * mix): the largest number that a chunk of a source has. */
+#define CW_CHUNK_POSITIONS UINT64_C(1024)
+
 struct cw_seq_ops {
     /* Stores the records at positions [begin, begin + n) of s in ret. pass: the pass of the repeats above s.
      */
@@ -61,7 +65,9 @@ struct cw_seq {
     /* the positions of the children follow each other; false: the node has one child, and maps positions to
      * those of the child */
     bool joins;
-    bool shuffled; /* this node or a node below it is a shuffle */
+    /* positions in any order are found faster by one lookup than by a call of `refs` for each: this node or a
+     * node below it is a shuffle or a mix */
+    bool scatters;
     /* product of the numbers of passes of the finite repeats from this node down. Below 2^32, so that the 32
      * bits of cw_ref.pass hold the combined pass of a record. */
     uint64_t passes;

@@ -43,7 +43,7 @@ struct cw_seq *cw_seq_wrap(struct cw_seq_build *b, const struct cw_seq_ops *ops,
     s->children[0] = *at;
     s->n = (*at)->n;
     s->passes = (*at)->passes;
-    s->shuffled = (*at)->shuffled;
+    s->scatters = (*at)->scatters;
     return *at = s;
 }
 

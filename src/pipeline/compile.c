@@ -9,6 +9,8 @@
 struct flow {
     bool counted; /* their number is known, and which element comes at which position */
     bool limited; /* a limit comes before this place */
+    /* an operator before this place begins exhausted inputs again: the number of passes is not known */
+    bool restarts;
 };
 
 static int compile_refuse(const struct cw_compile *x, const struct cw_node *node, const char *why)
@@ -177,6 +179,27 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
         node->desc->name, k, odd, node->desc->name);
 }
 
+/* The elements of each path from number `first` on come in `count` passes, -1: any number. */
+static int compile_passes(struct cw_compile *x, const struct cw_node *node, unsigned first, int64_t count,
+                          const struct flow *flow)
+{
+    struct cw_compiled *c = x->c;
+    if (flow->restarts)
+        return compile_refuse(
+            x, node,
+            "comes after a mix whose exhausted inputs begin again: expected a run of several "
+            "epochs, or mix with stop \"first\"");
+    c->sequential |= flow->limited;
+    x->last_takes = c->n_limits;
+    for (unsigned k = 0; k < c->n_limits; k++) /* limits before a `repeat` start anew in each pass */
+        c->limits[k].ends_epoch = false;
+    for (unsigned k = first; k < x->n_paths; k++) {
+        struct cw_program *g = &x->paths[k].program;
+        g->repeat_counts[g->n_repeats++] = count;
+    }
+    return 0;
+}
+
 /* Adds the first operator of a chain: a source, or an operator with inputs. */
 static int compile_first(struct cw_compile *x, const struct cw_node *node, struct flow *flow)
 {
@@ -191,15 +214,21 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
     flow->counted &= !cw_op_is_stream(node->desc);
     if (node->n_inputs == 0)
         return cw_path_add(x, node);
+    bool restarts = node->desc->index->restarts && node->desc->index->restarts(node->attrs);
     for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
         struct flow in;
+        unsigned input = x->n_paths;
         r = compile_chain(x, &node->inputs[k], false, &in);
         flow->counted &= in.counted;
         flow->limited |= in.limited;
+        flow->restarts |= in.restarts;
+        if (r >= 0 && restarts)
+            r = compile_passes(x, node, input, -1, &in);
         if (r >= 0 && node->desc->index->zips)
             r = compile_check_zipped(x, node, k, &in);
     }
     x->next_value = 0;
+    flow->restarts |= restarts;
     if (r < 0)
         return r;
     return node->desc->index->zips ? cw_paths_zip(x, node, first) : cw_paths_merge(x, node, first);
@@ -276,17 +305,9 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
         if (!top || map->limit == CW_LIMIT_SKIP)
             x->last_takes = c->n_limits;
     }
-    if (!map->repeats)
-        return 0;
-    c->sequential |= flow->limited;
-    x->last_takes = c->n_limits;
-    for (unsigned k = 0; k < c->n_limits; k++) /* limits before a `repeat` start anew in each pass */
-        c->limits[k].ends_epoch = false;
-    for (unsigned k = first; k < x->n_paths; k++) {
-        struct cw_program *g = &x->paths[k].program;
-        g->repeat_counts[g->n_repeats++] = json_integer_value(json_object_get(node->attrs, "count"));
-    }
-    return 0;
+    return map->repeats ? compile_passes(x, node, first,
+                                         json_integer_value(json_object_get(node->attrs, "count")), flow)
+                        : 0;
 }
 
 /* Adds the paths of a chain, and sets *flow to what is known about elements at its end. top: the chain is not

@@ -30,7 +30,7 @@ enum cw_attr_kind {
     CW_ATTR_FLOATS,
     CW_ATTR_STRINGS,
     CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind */
-    CW_ATTR_CHAINS, /* inputs of concat and zip */
+    CW_ATTR_CHAINS, /* inputs of concat, mix and zip */
     /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not
        part of a pipeline's fingerprint */
     CW_ATTR_FUNCTION,
@@ -49,7 +49,8 @@ struct cw_attr_def {
     /* true: it changes how hard the operator tries, not its results, so it is not part of a pipeline's
      * fingerprint */
     bool effort;
-    bool path; /* the value names files, relative to the pipeline's base directory */
+    bool per_input; /* lists: one value for each input of the operator */
+    bool path;      /* the value names files, relative to the pipeline's base directory */
     /* The value is the path of one file, and results depend on its content: the fingerprint has a hash of the
      * content instead of the path (pipeline/content.h). Set together with `path`. */
     bool content;

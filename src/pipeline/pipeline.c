@@ -67,6 +67,24 @@ static int pipeline_add_function(struct parse *p, const char *identity)
     return 0;
 }
 
+/* Checks that attributes with a value for each input have one. */
+static int pipeline_check_per_input(const struct parse *p, const struct cw_node *node)
+{
+    for (const struct cw_attr_def *a = node->desc->attrs; a && a->name; a++) {
+        const json_t *list = json_object_get(node->attrs, a->name);
+        if (!a->per_input || json_array_size(list) == node->n_inputs)
+            continue;
+        _cleanup_free_ char *shown = json_dumps(list, JSON_COMPACT);
+        char expected[64];
+        snprintf(expected, sizeof(expected), "%zu, one for each input", node->n_inputs);
+        cw_error_op(p->err, node->desc->name);
+        return cw_error_value(p->err, CW_E_PIPELINE, a->name, shown ? shown : "", expected,
+                              "%s: %s has %zu values: expected %s", node->desc->name, a->name,
+                              json_array_size(list), expected);
+    }
+    return 0;
+}
+
 static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret);
 
 static int pipeline_parse_node(struct parse *p, const json_t *object, int depth, struct cw_node *node)
@@ -111,6 +129,9 @@ static int pipeline_parse_node(struct parse *p, const json_t *object, int depth,
                 return r;
         }
     }
+    r = pipeline_check_per_input(p, node);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < p->table->n; i++)
         if (p->table->ops[i] == node->desc)
             node->occurrence = p->seen[i]++;

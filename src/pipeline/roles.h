@@ -22,8 +22,11 @@ struct cw_index_map {
     bool repeats;  /* its elements come in `count` numbered passes (-1: endless) */
     bool permutes; /* it changes the order of its elements */
     /* true: one element of each input makes one element, with the components of all inputs. Its `build` makes
-     * a source of the inputs. false: an operator with inputs puts them one after the other. */
+     * a source of the inputs. false: the elements of an operator with inputs are those of its inputs. */
     bool zips;
+    /* An operator with inputs: returns whether it begins an input that is exhausted again, in a new pass.
+     * NULL: it does not. */
+    bool (*restarts)(const json_t *attrs);
     /* The advice in the error about an input that is a stream. */
     const char *instead;
     /* Adds the operator's node on top of *at, the tree of its input (NULL: the operator has inputs of its

@@ -186,7 +186,7 @@ class Generator:
                 if rng.random() < 0.6:
                     chain = self.extend(chain, self.operator_inside)
                 inputs.append(chain)
-            chain = [{"op": "concat", "inputs": inputs}]
+            chain = [self.join(inputs)]
             return chain if self.legal(chain) else inputs[0]
         return self.source(kind, images=rng.random() < 0.3)
 
@@ -194,6 +194,19 @@ class Generator:
         """The case's seed chooses what stands for jsonl, without a draw: older seeds stay what they were."""
         drawn = self.rng.choice(SOURCES)
         return ("jsonl", "csv")[self.case.seed % 2] if drawn == "jsonl" else drawn
+
+    def join(self, inputs: list[list[dict]]) -> dict:
+        """One input after the other, or in turn. The case's seed chooses, without a draw: older seeds stay
+        what they were.
+        """
+        rng = random.Random(self.case.seed)
+        if rng.random() < 0.4:
+            return {"op": "concat", "inputs": inputs}
+        weights = rng.choice([[1, 2, 1], [0.7, 0.25, 0.05], [rng.uniform(0.01, 1) for _ in range(3)]])
+        stop = rng.choice(["first", "first", "last", "last", "never"])
+        return {"op": "mix", "inputs": inputs, "weights": weights[: len(inputs)]} | (
+            {"stop": stop} if stop != "first" else {}
+        )
 
     def zip_head(self) -> list[dict]:
         """Inputs of any kinds, with names of their own."""
@@ -474,7 +487,7 @@ class Generator:
     # ---- operators ----
 
     def operator_inside(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
-        """Inside an input of concat: nothing that changes the components."""
+        """Inside an input of concat or mix: nothing that changes the components."""
         kinds = ["filter", "shuffle", "take", "skip", "repeat", "count", "random_flip", "autocache"]
         kind = self.rng.choice([*kinds, "filter_function"] if self.functions else kinds)
         return self.write(kind, types, chain, inside=True)
@@ -757,7 +770,7 @@ class Generator:
 
 
 def flat(chain: list[dict]) -> list[dict]:
-    """All operators of a chain, those inside concat included."""
+    """All operators of a chain, those in inputs of other ones included."""
     return [op for node in chain for op in [node, *(o for c in node.get("inputs", []) for o in flat(c))]]
 
 

@@ -59,6 +59,7 @@ DEFAULTS: dict[str, dict] = {
     "skip": {},
     "concat": {},
     "tokenize": {"add_special_tokens": True, "truncation": []},
+    "mix": {"stop": "first"},
     "zip": {"stop": "first"},
     "delay": {"where": "true"},
     "fail": {"where": "true", "kind": "error"},

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import hosted, lines, needs, operators, philox, sources, tables, tar, zipped
+from . import hosted, lines, mixed, needs, operators, philox, sources, tables, tar, zipped
 from .dtypes import PlanError, Type, Value
 from .sources import Source
 
-INDEX = ("take", "skip", "repeat", "shuffle", "concat", "zip")
+INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip")
+JOINS = ("concat", "mix")  # their elements are those of their inputs
 BATCHERS = ("batch", "bucket_by_length")
 FILTERS = ("filter", "filter_function", "flat_map", "pack")  # behind them the count is not known
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
-SHUFFLED_CHUNK = 1024  # positions of a chunk of what is shuffled by record
+ORDERED_CHUNK = 1024  # positions of a chunk of what is shuffled by record, or mixed
 WINDOW_POSITIONS, WINDOW_BYTES = 1 << 20, 64 << 20  # of a window of a shuffle by chunk, at most
 SOURCES = {
     "tfrecord": sources.TFRecord,
@@ -66,8 +67,16 @@ def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
     return nodes
 
 
+PASSES = Node("repeat", {"count": -1})  # on the way of what begins again in a mix
+
+
+def restarts(node: Node) -> bool:
+    """Whether its inputs begin again."""
+    return node.name == "mix" and node.attrs["stop"] != "first"
+
+
 def merge_types(inputs: list[dict[str, Type]]) -> dict[str, Type]:
-    """Types after concat: dimensions that differ vary."""
+    """Types after concat or mix: dimensions that differ vary."""
     merged = dict(inputs[0])
     for types in inputs[1:]:
         if types.keys() != merged.keys():
@@ -95,6 +104,7 @@ class Plan:
         before, after = chain[:at], chain[at + 1 :]
         self.batcher = chain[at] if at < len(chain) else None
         self.refuse(before, after)
+        self.restarts(chain)
         types = self.bind(before, None)
         if self.batcher and self.batcher.name == "bucket_by_length":
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
@@ -169,7 +179,7 @@ class Plan:
         packs = [i for i, node in enumerate(before) if node.name == "pack"]
         if packs and (
             len(packs) > 1
-            or before[0].name == "concat"
+            or before[0].name in JOINS
             or any(n.name in ("shuffle", "repeat") for n in [*before[packs[0] :], *after])
         ):
             raise PlanError("pack behind another one or concat, or before shuffle or repeat")
@@ -204,7 +214,7 @@ class Plan:
                 self.sources.append(zipped.Zipped(node, self.base, Plan.of_inputs(self.base, size)))
                 node.inputs = []
                 types = dict(self.sources[-1].types)
-            elif node.name == "concat":
+            elif node.name in JOINS:
                 types = merge_types([self.bind(c, None) for c in node.inputs])
             elif node.name not in INDEX:
                 node.bound = operators.bind(node.name, node.attrs, types)
@@ -220,11 +230,19 @@ class Plan:
             for n in nodes
         )
 
+    def restarts(self, nodes: list[Node]) -> bool:
+        """Whether an operator begins inputs again, and no other one may repeat what it gives."""
+        inside = any([self.restarts(chain) for node in nodes for chain in node.inputs])
+        here = any(restarts(node) for node in nodes)
+        if inside and here or (inside or here) and any(node.name == "repeat" for node in nodes):
+            raise PlanError("passes of a mix that begins inputs again")
+        return inside or here
+
     def mark_counting(self, nodes: list[Node]) -> None:
         if self.stream and (
-            any(n.name in ("repeat", "concat") for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1
+            any(n.name in ("repeat", *JOINS) for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1
         ):
-            raise PlanError("repeat, concat or a second shuffle of a stream")
+            raise PlanError("repeat, concat, mix or a second shuffle of a stream")
         if self.stream and self.on_error == "replace":
             raise PlanError("a stream with on_error replace")
         if self.stream and any(n.name == "shuffle" and n.attrs["by"] == "chunk" for n in nodes):
@@ -299,6 +317,7 @@ class Plan:
             for chain in node.inputs:
                 if leaf in self.leaves(chain):
                     path += self.route(chain, leaf)
+                    path += [PASSES] if restarts(node) else []
             if node.name in ("repeat", "take", "skip") or node.bound:
                 path.append(node)
         return path
@@ -311,6 +330,9 @@ class Plan:
                 n = len(self.sources[node.leaf].records)
             elif node.name == "concat":
                 n = sum(self.count(c) for c in node.inputs)
+            elif node.name == "mix":
+                inputs = [self.count(c) for c in node.inputs]
+                n = mixed.length(tuple(node.attrs["weights"]), node.attrs["stop"], inputs)
             elif node.name == "take" and not node.counting:
                 n = min(n, node.attrs["count"])
             elif node.name == "skip" and not node.counting:
@@ -336,6 +358,14 @@ class Plan:
         elif node.name == "concat":
             for chain in node.inputs:
                 yield from self.chunks(chain, passes, seed, epoch)
+        elif node.name == "mix":
+            inputs = [self.mixed_input(node, chain, passes, seed, epoch) for chain in node.inputs]
+            turns = mixed.order(tuple(node.attrs["weights"])).items()
+            left = self.count([node])
+            while left > 0:
+                size = min(left, ORDERED_CHUNK)
+                yield [next(inputs[i]) for i in islice(turns, size)]
+                left -= size
         elif node.name == "repeat" and self.count(before) > 0:
             count = node.attrs["count"]
             k = 0
@@ -359,6 +389,19 @@ class Plan:
         elif node.name != "repeat":
             yield from self.chunks(before, passes, seed, epoch)
 
+    def mixed_input(
+        self, node: Node, chain: list[Node], passes: list, seed: int, epoch: int
+    ) -> Iterator[Position]:
+        """The positions of an input of `mix`."""
+        if not restarts(node):
+            for chunk in self.chunks(chain, passes, seed, epoch):
+                yield from chunk
+            return
+        for k in range(1 << 32):
+            for chunk in self.chunks(chain, [(k, -1)], seed, epoch):
+                for p in chunk:
+                    yield Position(p.leaf, p.row, (*p.ordinals, k))
+
     def shuffled(
         self, node: Node, before: list[Node], passes: list, seed: int, epoch: int
     ) -> Iterator[list[Position]]:
@@ -371,8 +414,8 @@ class Plan:
         if self.record_by_record(node, before):
             positions = [position for chunk in chunks for position in chunk]
             positions = [positions[k] for k in philox.permutation(key, len(positions))]
-            for at in range(0, len(positions), SHUFFLED_CHUNK):
-                yield positions[at : at + SHUFFLED_CHUNK]
+            for at in range(0, len(positions), ORDERED_CHUNK):
+                yield positions[at : at + ORDERED_CHUNK]
             return
         sizes = [len(chunk) for chunk in chunks]
         order = philox.table(key, len(chunks))

@@ -492,6 +492,10 @@ CASE(any_resumed, .world = 2, .any = true, .resume = true,
 CASE(concat,
      .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": "
                       "\"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
+CASE(mix,
+     .text = PIPELINE("{\"op\": \"mix\", \"weights\": [3, 2], \"stop\": \"last\", \"inputs\": [[{\"op\": "
+                      "\"range\", \"stop\": 20}, {\"op\": \"shuffle\"}], [{\"op\": \"range\", \"stop\": "
+                      "9}]]}" SHUFFLED))
 CASE(zip, .text = PIPELINE("{\"op\": \"zip\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": "
                            "\"shuffle\"}], [" EXAMPLES("packed.tfrecord.gz") "], [" EXAMPLES(
                                "plain.tfrecord") ", "
@@ -682,6 +686,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_any_ranks),
         cmocka_unit_test(test_any_resumed),
         cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_mix),
         cmocka_unit_test(test_zip),
         cmocka_unit_test(test_pack),
         cmocka_unit_test(test_pack_resumed),

@@ -89,9 +89,10 @@ static int fake_open(const struct cw_op *op, const struct cw_source_env *env CW_
 
 static const struct cw_op_desc fake = {
     .name = "fake", .kind = CW_OP_SOURCE, .attrs = fake_attrs, .bind = fake_bind, .open = fake_open};
-extern const struct cw_op_desc cw_op_batch, cw_op_concat, cw_op_repeat, cw_op_shuffle, cw_op_skip, cw_op_take;
-static const struct cw_op_desc *const ops[] = {&cw_op_batch,   &cw_op_concat, &fake,      &cw_op_repeat,
-                                               &cw_op_shuffle, &cw_op_skip,   &cw_op_take};
+extern const struct cw_op_desc cw_op_batch, cw_op_concat, cw_op_mix, cw_op_repeat, cw_op_shuffle, cw_op_skip,
+    cw_op_take;
+static const struct cw_op_desc *const ops[] = {&cw_op_batch,  &cw_op_concat,  &fake,       &cw_op_mix,
+                                               &cw_op_repeat, &cw_op_shuffle, &cw_op_skip, &cw_op_take};
 static const struct cw_op_table table = {ops, CW_COUNT_OF(ops)};
 
 /* ---- the naive computation ---- */
@@ -228,6 +229,11 @@ static struct sizes chunks(const struct naive *x, const struct cw_chain *c, size
     const struct cw_node *node = &c->nodes[end - 1];
     struct sizes out = {0};
     sizes_add(&out, 0);
+    if (is(node, "mix")) {
+        for (uint64_t i = 0, n = length(x, c, end, leaf); i < n; i += 1024)
+            sizes_add(&out, CW_MIN(n - i, UINT64_C(1024)));
+        return out;
+    }
     if (node->n_inputs) {
         for (size_t i = 0; i < node->n_inputs; i++) {
             struct sizes in = chunks(x, &node->inputs[i], node->inputs[i].n, leaf);
@@ -313,11 +319,63 @@ static struct list shuffle(const struct naive *x, const struct cw_chain *c, size
     return out;
 }
 
+/* The input whose turn is turn p, counted from 1; the weights are integers. */
+static size_t turn(const struct cw_node *node, uint64_t p, const size_t *counts)
+{
+    const json_t *weights = json_object_get(node->attrs, "weights"), *weight;
+    int64_t total = 0, s = node->n_inputs > 1 ? 2 * (int64_t)node->n_inputs - 2 : 2, soonest = INT64_MAX;
+    size_t i, ret = SIZE_MAX;
+    json_array_foreach((json_t *)weights, i, weight) total += json_integer_value(weight);
+    json_array_foreach((json_t *)weights, i, weight)
+    {
+        int64_t w = json_integer_value(weight), c = (int64_t)counts[i];
+        if (((int64_t)p * w - c * total) * s < total)
+            continue;
+        int64_t due = 0; /* by trying */
+        while ((due * w - c * total) * s < total * (s - 1))
+            due++;
+        ret = due < soonest ? i : ret;
+        soonest = CW_MIN(soonest, due);
+    }
+    return ret;
+}
+
+static struct list mix(const struct naive *x, const struct cw_node *node, unsigned leaf, uint64_t pass)
+{
+    bool first = strcmp(json_string_value(json_object_get(node->attrs, "stop")), "first") == 0;
+    size_t n = node->n_inputs, counts[8] = {0}, before[8] = {0}, left = n;
+    unsigned first_leaf[8];
+    struct list in[8], out = {0};
+    assert_true(n <= 8);
+    for (size_t i = 0; i < n; leaf += leaves(&node->inputs[i++])) {
+        first_leaf[i] = leaf;
+        in[i] = eval(x, &node->inputs[i], node->inputs[i].n, leaf, pass);
+        assert_true(first || in[i].n > 0);
+    }
+    for (uint64_t p = 1; left > 0; p++) {
+        size_t i = turn(node, p, counts);
+        if (first && counts[i] == in[i].n)
+            break;
+        if (counts[i] - before[i] == in[i].n) {
+            before[i] = counts[i];
+            free(in[i].refs);
+            in[i] = eval(x, &node->inputs[i], node->inputs[i].n, first_leaf[i], counts[i] / in[i].n);
+        }
+        list_add(&out, in[i].refs[counts[i]++ - before[i]]);
+        left -= !first && counts[i] == in[i].n;
+    }
+    for (size_t i = 0; i < n; i++)
+        free(in[i].refs);
+    return out;
+}
+
 static struct list eval(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf,
                         uint64_t pass)
 {
     const struct cw_node *node = &c->nodes[end - 1];
     struct list out = {0};
+    if (is(node, "mix"))
+        return mix(x, node, leaf, pass);
     if (node->n_inputs) {
         for (size_t i = 0; i < node->n_inputs; i++) {
             struct list in = eval(x, &node->inputs[i], node->inputs[i].n, leaf, pass);
@@ -422,18 +480,29 @@ static void compare(const char *text, uint64_t seed, uint64_t epoch)
     close_text(&o);
 }
 
-static uint64_t random_chain(struct cw_text *t, int depth)
+/* Sets *restarts if a mix begins inputs again: no repeat may come after it. Returns about how many elements
+ * there are. */
+static uint64_t random_chain(struct cw_text *t, int depth, bool *restarts)
 {
     uint64_t n;
     cw_text_add(t, "[");
-    if (depth < 2 && roll(4) == 0) {
+    if (depth < 2 && roll(3) == 0) {
+        uint64_t inputs = 1 + roll(3);
+        bool mixed = roll(2), last = mixed && roll(2);
         n = 0;
-        cw_text_add(t, "{\"op\":\"concat\",\"inputs\":[");
-        for (uint64_t i = 0, inputs = 1 + roll(3); i < inputs; i++) {
+        cw_text_add(t, "{\"op\":\"%s\",\"inputs\":[", mixed ? "mix" : "concat");
+        for (uint64_t i = 0; i < inputs; i++) {
             cw_text_add(t, "%s", i ? "," : "");
-            n += random_chain(t, depth + 1);
+            if (last) /* an empty input can't begin again */
+                cw_text_add(t, "[{\"op\":\"fake\",\"n\":%" PRIu64 "},{\"op\":\"shuffle\"}]", 1 + roll(60));
+            else
+                n += random_chain(t, depth + 1, restarts);
         }
-        cw_text_add(t, "]}");
+        cw_text_add(t, "]");
+        for (uint64_t i = 0; mixed && i < inputs; i++)
+            cw_text_add(t, "%s%" PRIu64, i ? "," : ",\"weights\":[", 1 + roll(roll(2) ? 3 : 40));
+        cw_text_add(t, "%s}", last ? "],\"stop\":\"last\"" : mixed ? "]" : "");
+        *restarts |= last;
     } else {
         n = roll(5) == 0 ? roll(4) : roll(150);
         cw_text_add(t,
@@ -449,7 +518,7 @@ static uint64_t random_chain(struct cw_text *t, int depth)
                         roll(2) ? "record" : "chunk", roll(4) ? "true" : "false");
         } else if (kind == 2) {
             k = roll(4);
-            if (n * k > 2000)
+            if (n * k > 2000 || *restarts)
                 continue;
             cw_text_add(t, ",{\"op\":\"repeat\",\"count\":%" PRIu64 "}", k);
             n *= k;
@@ -472,7 +541,7 @@ static void test_random_chains(void **state)
         struct cw_text t = {0};
         rng = 1000 + i;
         cw_text_add(&t, "{\"cachew\":1,\"pipeline\":");
-        random_chain(&t, 0);
+        random_chain(&t, 0, &(bool){false});
         cw_text_add(&t, "}");
         compare(t.data, i, i % 4);
         cw_text_deinit(&t);

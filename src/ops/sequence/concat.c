@@ -79,7 +79,7 @@ static int concat_build(struct cw_seq_build *b, const struct cw_node *node, bool
                                 i - 1);
         s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
         s->passes = CW_MAX(s->passes, s->children[i]->passes);
-        s->shuffled |= s->children[i]->shuffled;
+        s->scatters |= s->children[i]->scatters;
     }
     return 0;
 }

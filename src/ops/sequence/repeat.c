@@ -1,4 +1,6 @@
 /* repeat: the positions of its input in several passes. Each pass has a number, from 0. */
+#include "ops/sequence/repeat.h"
+
 #include <inttypes.h>
 
 #include "ops/sequence/cut.h"
@@ -61,6 +63,14 @@ static void repeat_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, st
 static const struct cw_seq_ops repeat_seq_ops = {
     .refs = repeat_refs, .lookup = repeat_lookup, .chunks = repeat_chunks};
 
+struct cw_seq *cw_repeat_wrap(struct cw_seq_build *b, struct cw_seq **at, uint64_t count)
+{
+    struct cw_seq *s = cw_seq_wrap(b, &repeat_seq_ops, sizeof(struct repeat), at);
+    if (s)
+        ((struct repeat *)s)->count = count;
+    return s;
+}
+
 static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
 {
     const struct cw_compiled *c = b->sequence->compiled;
@@ -78,11 +88,10 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
         if (r < 0)
             return r;
     }
-    struct cw_seq *s = cw_seq_wrap(b, &repeat_seq_ops, sizeof(struct repeat), at);
+    uint64_t passes = count < 0 ? CW_ENDLESS : (uint64_t)count;
+    struct cw_seq *s = cw_repeat_wrap(b, at, passes);
     if (!s)
         return CW_E_MEMORY;
-    uint64_t passes = count < 0 ? CW_ENDLESS : (uint64_t)count;
-    ((struct repeat *)s)->count = passes;
     if (n == 0 || count == 0)
         s->n = 0;
     else if (count < 0 || n >= CW_ENDLESS)

@@ -31,9 +31,9 @@ static int shuffle_chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const 
         uint64_t m = CW_MIN(end - begin, n);
         uint64_t position = cw_chunk_begin(s->shuffle, o->at[k]) + (begin - start);
         int r = 0;
-        if (!child->shuffled)
+        if (!child->scatters)
             r = cw_seq_refs(e, child, position, m, pass, out, err);
-        for (uint64_t i = 0; child->shuffled && i < m; i++)
+        for (uint64_t i = 0; child->scatters && i < m; i++)
             out[i] = cw_ref_at(position + i, pass);
         if (r < 0)
             return r;
@@ -42,7 +42,7 @@ static int shuffle_chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const 
         n -= m;
         k++;
     }
-    return child->shuffled ? cw_seq_lookup(e, child, first, all, err) : 0;
+    return child->scatters ? cw_seq_lookup(e, child, first, all, err) : 0;
 }
 
 /* Finds the records at positions [begin, begin + n), which lie in window w. The window begins at position
@@ -238,10 +238,6 @@ static int shuffle_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t 
 /* The salt of a shuffle that has a seed of its own. */
 #define SEEDED_SALT "shuffle"
 
-/* Positions per chunk of the result of a shuffle by record: the largest number that a chunk of a source has.
- */
-#define SHUFFLED_CHUNK UINT64_C(1024)
-
 /* The chunks of a shuffle by chunk are given in their order before the permutation: only their sizes matter,
  * because the caller permutes them anyway. */
 static void shuffle_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, struct cw_chunks *ret)
@@ -250,8 +246,8 @@ static void shuffle_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, s
     if (f->kind == CW_SHUFFLE_CHUNKS)
         cw_chunks_add(ret, f->uniform, f->ends, f->n_chunks, s->n, from, to);
     else
-        cw_chunks_add(ret, SHUFFLED_CHUNK, NULL, (s->n + SHUFFLED_CHUNK - 1) / SHUFFLED_CHUNK, s->n, from,
-                      to);
+        cw_chunks_add(ret, CW_CHUNK_POSITIONS, NULL, (s->n + CW_CHUNK_POSITIONS - 1) / CW_CHUNK_POSITIONS,
+                      s->n, from, to);
 }
 
 static const struct cw_seq_ops shuffle_seq_ops = {
@@ -358,8 +354,8 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
          at = &(*at)->children[0]) /* goes below the endless repeat, so that each pass is permuted */
         if ((*at)->joins)
             return cw_error_set(b->err, CW_E_PIPELINE,
-                                "shuffle: an input of the operator before it is endless: write repeat after "
-                                "that operator, not inside its input");
+                                "shuffle: the elements of the inputs before it are endless: write shuffle "
+                                "inside each input, or take after them");
     struct cw_seq *s = cw_seq_wrap(b, &shuffle_seq_ops, sizeof(*s), at);
     if (!s)
         return CW_E_MEMORY;
@@ -369,11 +365,11 @@ static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, boo
     f->draw = draw;
     if (!(f->draw.salt = strdup(draw.salt)))
         return cw_error_nomem(b->err, 0, "a salt");
-    s->shuffled = true;
+    s->scatters = true;
     f->id = q->n_shuffles++;
     f->position = node->position;
     int r = shuffle_choose(f, s->children[0], by_chunk, b->err);
-    s->chunk = f->kind == CW_SHUFFLE_CHUNKS ? 0 : SHUFFLED_CHUNK;
+    s->chunk = f->kind == CW_SHUFFLE_CHUNKS ? 0 : CW_CHUNK_POSITIONS;
     q->by_chunk |= f->kind == CW_SHUFFLE_CHUNKS;
     return r;
 }
