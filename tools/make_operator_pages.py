@@ -79,7 +79,9 @@ def section(op):
     summary = f"`{op['name']}`: {op['summary']}."
     lines = [f"### `{op['name']}`", "", summary + (" " + op["doc"] if op["doc"] else "")]
     if op["random"]:
-        lines[-1] += " This operator is random: its results differ between epochs and between seeds."
+        certain = any(a["name"] == "p" and a.get("default") == 1 for a in op["attributes"])
+        subject = "With `p` less than 1, this operator" if certain else "This operator"
+        lines[-1] += f" {subject} is random: its results differ between epochs and between seeds."
     if op["attributes"]:
         lines += ["", f"| attribute of `{op['name']}` | default | allowed | meaning |", "|---|---|---|---|"]
         lines += [

@@ -34,6 +34,16 @@ def read_table() -> None: ...
 def load_plugin(path: _Path) -> None: ...
 
 class Operators:
+    def adjust_sharpness(self, component: str, sharpness_factor: float, *, p: float = 1) -> Dataset:
+        """Sharpens or smooths images.
+
+        Blends the image with a smoothed copy (3 x 3 pixels). Pixels at the border are not changed.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        sharpness_factor: 0: smoothed; 1: unchanged; 2: twice as sharp (a number, from 0 to 1000000)
+        p: probability that an element is changed (a number, from 0 to 1)
+        """
+
     def affine(
         self,
         component: str,
@@ -93,6 +103,16 @@ class Operators:
             drawn; 0: the same in all epochs (an integer, at least 0)
         seed: with freeze: seed of the random operators before this one; -1: the seed of the run (an
             integer, at least -1)
+        """
+
+    def autocontrast(self, component: str, *, p: float = 1) -> Dataset:
+        """Stretches the contrast of images to the whole range of values.
+
+        In each channel, the least value becomes 0 and the greatest becomes 255 (float32: 1). A channel
+        of one single value is not changed.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        p: probability that an element is changed (a number, from 0 to 1)
         """
 
     def batch(self, size: int, *, drop_remainder: bool = False) -> Dataset:
@@ -177,6 +197,31 @@ class Operators:
         component: the image (the name of a component)
         size: [height, width] in pixels; a single number: both (a list of integers or a single one of
             length 2, from 1 to 65535)
+        """
+
+    def color_jitter(
+        self,
+        component: str,
+        *,
+        brightness: float | Sequence[float] = 0,
+        contrast: float | Sequence[float] = 0,
+        saturation: float | Sequence[float] = 0,
+        hue: float | Sequence[float] = 0,
+    ) -> Dataset:
+        """Changes brightness, contrast, saturation and hue of images, at random.
+
+        Each element draws the four amounts and the order of the four changes. An amount that can only
+        be neutral (factor 1, shift 0) changes nothing.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        brightness: x: a factor from max(0, 1 - x) to 1 + x; [least, greatest]: from that range (a list
+            of numbers or a single one of length 1 to 2, from 0 to 1000000)
+        contrast: the same, for the contrast (a list of numbers or a single one of length 1 to 2, from
+            0 to 1000000)
+        saturation: the same, for the saturation (a list of numbers or a single one of length 1 to 2,
+            from 0 to 1000000)
+        hue: x: a shift from -x to x, in turns of the colour circle; [least, greatest]: from that range
+            (a list of numbers or a single one of length 1 to 2, from -0.5 to 0.5)
         """
 
     @classmethod
@@ -279,6 +324,15 @@ class Operators:
             least 1)
         """
 
+    def equalize(self, component: str, *, p: float = 1) -> Dataset:
+        """Equalizes the histogram of each channel of uint8 images.
+
+        Each channel is changed by itself, so that its values are spread evenly from 0 to 255.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        p: probability that an element is changed (a number, from 0 to 1)
+        """
+
     @classmethod
     def files(cls, files: _Path | Sequence[_Path]) -> Dataset:
         """Whole files.
@@ -331,6 +385,16 @@ class Operators:
             1000)
         """
 
+    def grayscale(self, component: str, *, num_output_channels: int = 1) -> Dataset:
+        """Makes images grey, with 1 or 3 channels.
+
+        Images are [height, width, channels]; an image of one channel counts as grey.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        num_output_channels: number of channels of the result: 1, or 3 that are equal (an integer, from
+            1 to 3)
+        """
+
     @classmethod
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
@@ -341,6 +405,15 @@ class Operators:
         subdirectories are not read.
 
         root: path of the directory with one subdirectory per class (a string)
+        """
+
+    def invert(self, component: str, *, p: float = 1) -> Dataset:
+        """Inverts the colours of images.
+
+        A value x becomes 255 - x in a uint8 image, and 1 - x in a float32 image.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        p: probability that an element is changed (a number, from 0 to 1)
         """
 
     @classmethod
@@ -484,6 +557,21 @@ class Operators:
             padded (an integer, from 1 to 65536)
         """
 
+    def pad(self, component: str, *, shape: Sequence[int] = [], to: int = -1, value: float = 0) -> Dataset:
+        """Fills an array up to a given shape, at the end of each dimension.
+
+        A record fails if its array is larger than the result in any dimension. To cut it first, use
+        `assign` with a slice such as `tokens[:512]` (docs/expressions.md). To pad to the longest
+        element of a batch instead, use `bucket_by_length`.
+
+        component: the component (the name of a component)
+        shape: the shape of the result; -1: the dimension keeps its size (a list of integers of length
+            0 to 6, from -1 to 1099511627776)
+        to: instead of `shape`: the size of the first dimension of the result; all others keep their
+            sizes (an integer, from -1 to 1099511627776)
+        value: the value that is filled in (a number)
+        """
+
     def pad_image(
         self,
         component: str,
@@ -509,21 +597,6 @@ class Operators:
             mirrored at its edges (a string: one of "constant", "edge", "reflect", "symmetric")
         """
 
-    def pad(self, component: str, *, shape: Sequence[int] = [], to: int = -1, value: float = 0) -> Dataset:
-        """Fills an array up to a given shape, at the end of each dimension.
-
-        A record fails if its array is larger than the result in any dimension. To cut it first, use
-        `assign` with a slice such as `tokens[:512]` (docs/expressions.md). To pad to the longest
-        element of a batch instead, use `bucket_by_length`.
-
-        component: the component (the name of a component)
-        shape: the shape of the result; -1: the dimension keeps its size (a list of integers of length
-            0 to 6, from -1 to 1099511627776)
-        to: instead of `shape`: the size of the first dimension of the result; all others keep their
-            sizes (an integer, from -1 to 1099511627776)
-        value: the value that is filled in (a number)
-        """
-
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
         """Reads components from a tf.train.Example, drops all other components.
 
@@ -539,6 +612,16 @@ class Operators:
         features: the components to read: {name: "bytes"|"int64"|"float32"}, or {name: {key, dtype,
             shape, variable, default}} (an object)
         component: the component with the bytes of the Example (the name of a component)
+        """
+
+    def posterize(self, component: str, bits: int, *, p: float = 1) -> Dataset:
+        """Keeps only the high bits of each value of uint8 images.
+
+        The low bits, 8 - `bits` of them, become 0.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        bits: number of high bits to keep (an integer, from 0 to 8)
+        p: probability that an element is changed (a number, from 0 to 1)
         """
 
     def random_affine(
@@ -619,6 +702,15 @@ class Operators:
         component: the image (the name of a component)
         horizontal: probability of a left-right flip (a number, from 0 to 1)
         vertical: probability of an upside-down flip (a number, from 0 to 1)
+        """
+
+    def random_grayscale(self, component: str, *, p: float = 0.1) -> Dataset:
+        """Makes images grey, at random.
+
+        The number of channels stays: the three channels of a grey image are equal.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        p: probability that an element becomes grey (a number, from 0 to 1)
         """
 
     def random_perspective(
@@ -836,6 +928,17 @@ class Operators:
         one worker then runs the whole epoch.
 
         count: number of elements to leave out (an integer, at least 0)
+        """
+
+    def solarize(self, component: str, threshold: float, *, p: float = 1) -> Dataset:
+        """Inverts the bright values of images.
+
+        A value x >= `threshold` becomes 255 - x in a uint8 image, and 1 - x in a float32 image.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        threshold: values from this one on are inverted; at most 256 for uint8 images, 1 for float32
+            images (a number, from 0 to 256)
+        p: probability that an element is changed (a number, from 0 to 1)
         """
 
     def stack(self, components: Sequence[str], name: str, *, axis: int = 0) -> Dataset:

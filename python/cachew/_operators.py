@@ -115,7 +115,9 @@ class Operator:
         if self.doc:
             lines += ["", self.doc]
         if self.random:
-            lines += ["", "The operator uses random numbers: its results differ between epochs and seeds."]
+            certain = "p" in self.attributes and self.attributes["p"].default == 1
+            subject = "With p less than 1, the operator" if certain else "The operator"
+            lines += ["", f"{subject} uses random numbers: its results differ between epochs and seeds."]
         if self.attributes:
             lines.append("")
             lines += [f"{a.name}: {a.doc} ({a.allowed})" for a in self.attributes.values()]

@@ -17,8 +17,9 @@ static void ops_describe(const struct cw_op_desc *d)
     if (d->plugin)
         printf("\nFrom the plug-in %s.\n", d->plugin);
     if (d->effects.random)
-        printf("\nThis operator draws random numbers, which depend only on the seed, the epoch and the "
-               "element (docs/randomness.md).\n");
+        printf("\n%s draws random numbers, which depend only on the seed, the epoch and the element "
+               "(docs/randomness.md).\n",
+               d->draws ? "With p less than 1, this operator" : "This operator");
     printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
     for (const struct cw_attr_def *a = d->attrs; a && a->name; a++)
         printf("  %-14s %s\n  %-14s %s; %s%s\n", a->name, a->doc ? a->doc : "", "",

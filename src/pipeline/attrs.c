@@ -387,7 +387,7 @@ const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i
 
 bool cw_op_draws(const struct cw_op *op)
 {
-    return op->desc->effects.random ||
+    return (op->desc->effects.random && (!op->desc->draws || op->desc->draws(op->attrs))) ||
            (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
 }
 

@@ -110,7 +110,7 @@ struct cw_op_effects {
     enum cw_op_count count;
     enum cw_op_state state;
     enum cw_op_action action;
-    bool random; /* draws, whatever its attributes: its values depend on (seed, epoch, element) */
+    bool random; /* draws (unless cw_op_desc.draws says no): its values depend on (seed, epoch, element) */
     /* Only renames or removes components, and computes nothing. The bound ports of any other operator are all
      * that it reads and writes. */
     bool renames;
@@ -158,6 +158,9 @@ struct cw_op_desc {
     bool function; /* it calls a Python function: it needs element ids, and must come before the batcher */
     const struct cw_index_map *index; /* index operators */
     const struct cw_batcher *batcher; /* batchers */
+    /* returns whether a random operator (effects.random) draws with these attributes, in which `p` is less
+     * than 1; NULL: it always does */
+    bool (*draws)(const json_t *attrs);
     /* returns whether the operator, with these attributes, may end the process that runs it; NULL: it never
      * does */
     bool (*ends_process)(const json_t *attrs);

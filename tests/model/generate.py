@@ -19,7 +19,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import components, datasets, random_components, random_functions, random_images, text
+from model import (
+    colours,
+    components,
+    datasets,
+    random_colours,
+    random_components,
+    random_functions,
+    random_images,
+    text,
+)
 from model import random_expressions as random_expr
 from model.dtypes import FLOATS, INTEGERS, PlanError, Type
 from model.plan import Plan
@@ -462,6 +471,7 @@ class Generator:
                 ["resize", "random_resized_crop", "random_resized_crop", "center_crop", "random_crop", None]
             )
             self.size = [rng.randint(1, 24), rng.randint(1, 24)]
+            self.coloured = rng.choice([*colours.NAMES, *[None] * 3])
         given = {"component": component, **self.decoded}
         if rng.random() < 0.1:
             given["max_pixels"] = rng.randint(200, 1600)
@@ -470,6 +480,8 @@ class Generator:
         chain = [*chain, self.finish("decode_image", given)]
         if self.sized:
             chain = [*chain, self.image(self.sized, component)]
+        if self.coloured and rng.random() < 0.8 or self.coloured == "grayscale":
+            chain = self.extend(chain, lambda types, c: self.write(self.coloured, types, c))
         return chain
 
     def image(self, op: str, component: str) -> dict:
@@ -532,6 +544,7 @@ class Generator:
                 "pack",
             ]
             + COMPONENTS
+            + [self.rng.choice(colours.NAMES)] * 3
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
             * self.functions
             + ["tokenize", "tokenize"] * (self.functions and TOKENIZERS)
@@ -665,6 +678,9 @@ class Generator:
         elif kind in COMPONENTS:
             given = random_components.of(rng, kind, types)
             return given and self.finish(kind, given)
+        elif kind in colours.NAMES:
+            given = random_colours.of(rng, kind, types)
+            return given and self.finish(kind, given)
         elif kind == "rename":
             return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None
@@ -759,6 +775,7 @@ class Generator:
                 "rename",
                 "normalize",
                 "random_flip",
+                self.rng.choice(colours.NAMES),
                 "take",
                 "skip",
                 "repeat",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import example, expressions, geometry, hosted, images, mathfn, text
+from . import colours, example, expressions, geometry, hosted, images, mathfn, text
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -43,6 +43,15 @@ DEFAULTS: dict[str, dict] = {
     "center_crop": {},
     "random_crop": {},
     "random_flip": {"horizontal": 0.5, "vertical": 0},
+    "invert": {"p": 1},
+    "posterize": {"p": 1},
+    "solarize": {"p": 1},
+    "equalize": {"p": 1},
+    "autocontrast": {"p": 1},
+    "adjust_sharpness": {"p": 1},
+    "grayscale": {"num_output_channels": 1},
+    "random_grayscale": {"p": 0.1},
+    "color_jitter": {"brightness": 0, "contrast": 0, "saturation": 0, "hue": 0},
     "normalize": {"dtype": "float32"},
     "cast": {},
     "transpose_image": {"layout": "chw"},
@@ -323,6 +332,81 @@ def transpose_image(attrs: dict, types: Types) -> Bound:
     )
 
 
+def colour(change, *arguments: str, float_too: bool = True):
+    """An operator that changes colours: change(image, *values of attributes) gives those of the elements
+    that are drawn.
+    """
+
+    def bind_colour(attrs: dict, types: Types) -> Bound:
+        before = colour_type(types, attrs["component"], float_too)
+
+        def apply(value: Value, draw: Draw) -> Value:
+            p = attrs.get("p", 1)
+            if p < 1 and uniform(draw.word(0)) >= p:
+                return value
+            return changed(value, lambda x: change(x, *(attrs[name] for name in arguments)))
+
+        return on_component(types, attrs["component"], before, checked(apply))
+
+    return bind_colour
+
+
+def colour_type(types: Types, component: str, float_too: bool) -> Type:
+    before = need(types, component)
+    channels = before.dims[2] if before.dims and len(before.dims) == 3 else 1
+    if (
+        before.dtype not in ("uint8", "float32")[: 1 + float_too]
+        or not before.dims
+        or len(before.dims) not in (2, 3)
+        or channels not in (None, 1, 3)
+    ):
+        raise PlanError(f"{component} is no image of 1 or 3 channels")
+    return before
+
+
+def checked(apply):
+    """apply, for images that have pixels and 1 or 3 channels."""
+
+    def apply_checked(value: Value, draw: Draw) -> Value:
+        if 0 in value.shape or len(value.shape) == 3 and value.shape[2] not in (1, 3):
+            raise RecordError("an image without pixels, or without 1 or 3 channels")
+        return apply(value, draw)
+
+    return apply_checked
+
+
+def changed(value: Value, change) -> Value:
+    """The image after a change of [height, width, channels]."""
+    x = value.data if value.data.ndim == 3 else value.data[:, :, None]
+    with np.errstate(all="ignore"):
+        result = change(x)
+    if value.data.ndim == 2:
+        result = result[:, :, 0]
+    return float_value("float32", result) if value.dtype == "float32" else Value("uint8", result)
+
+
+def grayscale(attrs: dict, types: Types) -> Bound:
+    channels = attrs["num_output_channels"]
+    before = colour_type(types, attrs["component"], True)
+    if len(before.dims) != 3 or channels not in (1, 3):
+        raise PlanError("grayscale: no channels")
+    return on_component(
+        types,
+        attrs["component"],
+        Type(before.dtype, (*before.dims[:2], channels)),
+        checked(lambda value, _: changed(value, lambda x: colours.grayscale(x, channels))),
+    )
+
+
+def color_jitter(attrs: dict, types: Types) -> Bound:
+    return on_component(
+        types,
+        attrs["component"],
+        colour_type(types, attrs["component"], True),
+        checked(lambda value, draw: changed(value, lambda x: colours.color_jitter(x, attrs, draw))),
+    )
+
+
 # ---- components ----
 
 
@@ -458,6 +542,15 @@ BINDERS = {
     "center_crop": center_crop,
     "random_crop": random_crop,
     "random_flip": random_flip,
+    "invert": colour(colours.invert),
+    "posterize": colour(colours.posterize, "bits", float_too=False),
+    "solarize": colour(colours.solarize, "threshold"),
+    "equalize": colour(colours.equalize, float_too=False),
+    "autocontrast": colour(colours.autocontrast),
+    "adjust_sharpness": colour(colours.adjust_sharpness, "sharpness_factor"),
+    "grayscale": grayscale,
+    "random_grayscale": colour(colours.random_grayscale),
+    "color_jitter": color_jitter,
     "normalize": normalize,
     "cast": cast_component,
     "transpose_image": transpose_image,

@@ -13,34 +13,11 @@
 #include <time.h>
 
 #include "ops/image/image_chain.h"
+#include "ops/table.h"
 #include "pipeline/bind.h"
 #include "pipeline/pipeline.h"
 
 #define MAX_OPS 16
-
-#define OPERATORS(OP) \
-    OP(affine) \
-    OP(cast) \
-    OP(center_crop) \
-    OP(decode_image) \
-    OP(gaussian_blur) \
-    OP(normalize) \
-    OP(pad_image) \
-    OP(random_affine) \
-    OP(random_crop) \
-    OP(random_erasing) \
-    OP(random_flip) \
-    OP(random_perspective) \
-    OP(random_resized_crop) \
-    OP(random_rotation) \
-    OP(resize) \
-    OP(rotate) \
-    OP(transpose_image)
-
-#define DECLARE(name) extern const struct cw_op_desc cw_op_##name;
-#define ADDRESS(name) &cw_op_##name,
-OPERATORS(DECLARE)
-static const struct cw_op_desc *const table[] = {OPERATORS(ADDRESS)};
 
 static struct cw_op ops[MAX_OPS], fused_ops[MAX_OPS];
 static const struct cw_op *run_ops[MAX_OPS];
@@ -57,9 +34,7 @@ static void load_op(struct cw_op *op, const json_t *o, unsigned i)
 {
     struct cw_error err = {0};
     const char *name = json_string_value(json_object_get(o, "op"));
-    for (size_t k = 0; k < CW_COUNT_OF(table); k++)
-        if (name && strcmp(table[k]->name, name) == 0)
-            op->desc = table[k];
+    op->desc = name ? cw_op_find(cw_ops(), name) : NULL;
     if (!op->desc)
         die(NULL, name ? name : "no op");
     json_t *attrs = json_deep_copy(o), *full;

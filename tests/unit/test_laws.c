@@ -24,6 +24,8 @@
 #define CENTER_CROP "{\"op\": \"center_crop\", \"component\": \"data\", \"size\": [7, 5]}"
 #define RANDOM_CROP "{\"op\": \"random_crop\", \"component\": \"data\", \"size\": [7, 5]}"
 #define FLIP "{\"op\": \"random_flip\", \"component\": \"data\", \"vertical\": 0.5}"
+#define SOLARIZE "{\"op\": \"solarize\", \"component\": \"data\", \"threshold\": 99, \"p\": 0.5}"
+#define AUTOCONTRAST "{\"op\": \"autocontrast\", \"component\": \"data\"}"
 #define RESIZE "{\"op\": \"resize\", \"component\": \"data\", \"size\": [8, 9]}"
 #define TRANSPOSE "{\"op\": \"transpose_image\", \"component\": \"data\"}"
 
@@ -124,7 +126,7 @@ static void expect_exact(const struct pair *p, bool optimize, int64_t seed)
 
 /* By law. */
 static const struct {
-    struct pair pairs[7];
+    struct pair pairs[8];
 } EXACT[] = {
     {{{NUMBERS, ASSIGN, FILTER},
       {NUMBERS, "{\"op\": \"delay\", \"us\": 1}", FILTER},
@@ -134,7 +136,8 @@ static const struct {
       {IMAGES, NORMALIZE, FLIP},
       {IMAGES, CAST, CENTER_CROP},
       {IMAGES, CAST, RANDOM_CROP},
-      {IMAGES, CAST, FLIP}}},
+      {IMAGES, CAST, FLIP},
+      {IMAGES, SOLARIZE, FLIP}}},
 };
 
 static void both_orders_of_a_law_are_the_same(void **state)
@@ -170,6 +173,7 @@ static void no_law_speaks_of_the_others(void **state)
         {IMAGES, TRANSPOSE, "{\"op\": \"center_crop\", \"component\": \"data\", \"size\": [2, 5]}"},
         {IMAGES, NORMALIZE, RESIZE},
         {IMAGES, RESIZE, CENTER_CROP},
+        {IMAGES, AUTOCONTRAST, CENTER_CROP},
         {IMAGES, RANDOM_CROP, RANDOM_CROP},
         {IMAGES, NORMALIZE, TRANSPOSE},
         /* other components */

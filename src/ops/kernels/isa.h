@@ -38,6 +38,10 @@ struct cw_pixel_isa {
      * edge and 1.5 to the bottom. stride: bytes of a row of src. */
     void (*bilinear3)(uint8_t *dst, const uint8_t *src, size_t stride, const double *x, const double *y,
                       size_t n);
+    /* Changes of the colours of n pixels of 3 channels (docs/pixels.md, "Colours"). dst may be src. shift: 0
+     * to 255. */
+    void (*saturation)(uint8_t *dst, const uint8_t *src, size_t n, float factor);
+    void (*hue)(uint8_t *dst, const uint8_t *src, size_t n, int shift);
 };
 
 extern const struct cw_pixel_isa cw_pixel_isa_c; /* has every function except table_bytes and tables */

@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "ops/kernels/color_loops.h"
 #include "ops/kernels/kernels_x86.h"
 #include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
@@ -379,6 +380,16 @@ AVX2 static void bilinear3_avx2(uint8_t *dst, const uint8_t *src, size_t stride,
     }
 }
 
+AVX2 static void saturation_avx2(uint8_t *dst, const uint8_t *src, size_t n, float factor)
+{
+    cw_loop_saturation(dst, src, n, factor);
+}
+
+AVX2 static void hue_avx2(uint8_t *dst, const uint8_t *src, size_t n, int shift)
+{
+    cw_loop_hue(dst, src, n, shift);
+}
+
 static bool avx2_supported(void)
 {
     return __builtin_cpu_supports("avx2");
@@ -395,4 +406,6 @@ const struct cw_pixel_isa cw_pixel_isa_avx2 = {
     .normalize_packed = normalize_packed_avx2,
     .planar3 = planar3_avx2,
     .bilinear3 = bilinear3_avx2,
+    .saturation = saturation_avx2,
+    .hue = hue_avx2,
 };

@@ -381,6 +381,16 @@ static void bilinear3_avx512(uint8_t *dst, const uint8_t *src, size_t stride, co
     cw_pixel_isa_avx2.bilinear3(dst, src, stride, x, y, n);
 }
 
+static void saturation_avx512(uint8_t *dst, const uint8_t *src, size_t n, float factor)
+{
+    cw_pixel_isa_avx2.saturation(dst, src, n, factor);
+}
+
+static void hue_avx512(uint8_t *dst, const uint8_t *src, size_t n, int shift)
+{
+    cw_pixel_isa_avx2.hue(dst, src, n, shift);
+}
+
 static bool avx512_supported(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
@@ -399,4 +409,6 @@ const struct cw_pixel_isa cw_pixel_isa_avx512 = {
     .normalize_packed = normalize_packed_avx512,
     .planar3 = planar3_avx512,
     .bilinear3 = bilinear3_avx512,
+    .saturation = saturation_avx512,
+    .hue = hue_avx512,
 };

@@ -1,6 +1,7 @@
 /* The portable kernels: the results of all other versions must equal theirs, bit for bit. */
 #include <string.h>
 
+#include "ops/kernels/color_loops.h"
 #include "ops/kernels/isa.h"
 #include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
@@ -46,4 +47,6 @@ const struct cw_pixel_isa cw_pixel_isa_c = {
     .normalize_packed = cw_loop_normalize_packed,
     .planar3 = cw_loop_planar3,
     .bilinear3 = cw_loop_bilinear3,
+    .saturation = cw_loop_saturation,
+    .hue = cw_loop_hue,
 };

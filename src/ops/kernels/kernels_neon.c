@@ -4,6 +4,7 @@
  */
 #include <arm_neon.h>
 
+#include "ops/kernels/color_loops.h"
 #include "ops/kernels/isa.h"
 #include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
@@ -131,6 +132,8 @@ static const struct cw_pixel_isa neon = {
     .normalize_packed = cw_loop_normalize_packed,
     .planar3 = cw_loop_planar3,
     .bilinear3 = cw_loop_bilinear3,
+    .saturation = cw_loop_saturation,
+    .hue = cw_loop_hue,
 };
 
 const struct cw_pixel_isa *const cw_pixel_isa_list[] = {&neon, NULL};
