@@ -56,7 +56,8 @@ TYPES = {
     "object": "Mapping[str, Any]",
     "chains": "Sequence[Dataset]",
 }
-ONE = {"ints": "int", "floats": "float", "strings": "str"}
+# One value instead of those; of an object: a number.
+ONE = {"ints": "int", "floats": "float", "strings": "str", "object": "float"}
 # Methods whose calls have a form of their own (cachew/_operators.py, FORMS).
 FORMS = {"assign": ["self", "expressions: Mapping[str, _Expression] = ...", "/", "**named: _Expression"]}
 # Written by hand, in cachew/_memory.py; those that take functions are in cachew/_functions.py.
@@ -64,12 +65,14 @@ BY_HAND = {"arrays"}
 
 
 def annotation(a):
-    if "choices" in a:
-        return f"Literal[{', '.join(json.dumps(c) for c in a['choices'])}]"
+    choices = f"Literal[{', '.join(json.dumps(c) for c in a['choices'])}]" if "choices" in a else None
+    if choices and a["kind"] == "string":
+        return choices
     if a.get("path"):
         return "_Path" if a["kind"] == "string" else "_Path | Sequence[_Path]"
     name = TYPES[a["kind"]]
-    return f"{ONE[a['kind']]} | {name}" if a.get("scalar") else name
+    one = ONE[a["kind"]] if a.get("scalar") else None
+    return " | ".join(filter(None, [choices, one, name]))
 
 
 def value(default):

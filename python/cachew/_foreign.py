@@ -21,7 +21,7 @@ METHODS = {
     "interleave": "give a source a list of files, which are read in parallel; shuffle() mixes their records",
     "list_files": _FILES,
     "options": "leave it out: iterator() and loader() have the options",
-    "padded_batch": "write bucket_by_length(length, boundaries, sizes), which pads the components of a batch",
+    "padded_batch": "write batch(size, pad=...), or bucket_by_length(length, boundaries, sizes)",
     "prefetch": _AHEAD,
     "reduce": "write a loop: for batch in ds.iterator()",
     "sample_from_datasets": "write Dataset.mix([a, b], weights)",
@@ -57,7 +57,7 @@ METHODS = {
 ARGUMENTS = {
     "batch_size": "write batch(n)",
     "batched": "write map_batches(), after batch()",
-    "collate_fn": "write map_batches(function) after batch(); bucket_by_length() pads lengths that differ",
+    "collate_fn": "write map_batches(function) after batch(); batch(pad=...) pads lengths that differ",
     "cycle_length": _CORES,
     "drop_last": "write batch(n, drop_remainder=True)",
     "generator": "write seed=",

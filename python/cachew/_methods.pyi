@@ -115,13 +115,25 @@ class Operators:
         p: probability that an element is changed (a number, from 0 to 1)
         """
 
-    def batch(self, size: int, *, drop_remainder: bool = False) -> Dataset:
+    def batch(
+        self,
+        size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: Literal["longest"] | float | Mapping[str, Any] = {},
+    ) -> Dataset:
         """Stacks elements into batches.
 
-        Each component must have the same shape in all elements of a batch.
+        Each component must have the same shape in all elements of a batch, unless `pad` names it.
+        Padding is appended at the end of each dimension. A component with an element that is larger
+        than the sizes `to` is an error. Bytes are not padded.
 
         size: elements per batch (an integer, from 1 to 1048576)
         drop_remainder: true: leave out the last batch if it is not full (true or false)
+        pad: "longest": pad components whose shape varies with 0, to the largest size in the batch; a
+            number: pad them with it; {component: number}, or {component: {"value": number, "to": [size
+            of each dimension, or null]}}: pad only these components, and to these sizes (an object or
+            a number or "longest")
         """
 
     def bucket_by_length(
@@ -130,13 +142,13 @@ class Operators:
         boundaries: Sequence[int],
         sizes: Sequence[int],
         *,
-        pad: Mapping[str, Any] = {},
+        pad: Literal["longest", "boundary"] | float | Mapping[str, Any] = "longest",
+        drop_remainder: bool = False,
     ) -> Dataset:
-        """Makes batches of elements of similar length, padded to the longest element of the batch.
+        """Makes batches of elements of similar length, padded to one shape.
 
         Each element goes to the bucket of its length, and a batch is made of elements of one bucket.
-        Components whose shape varies are padded at the end of each dimension to the largest size in
-        the batch. Bytes are not padded.
+        Components whose shape varies are padded at the end of each dimension. Bytes are not padded.
 
         length: the length of an element: an expression that gives an integer (an expression (a
             string))
@@ -145,8 +157,13 @@ class Operators:
             1023)
         sizes: elements per batch, for each bucket: one value more than boundaries (a list of integers
             of length 2 to 1024, from 1 to 1048576)
-        pad: the value that pads each component: {component: value}; components that are not named are
-            padded with 0 (an object)
+        pad: to which size components are padded, and with which value: "longest", the largest size in
+            the batch; "boundary", the largest length that the bucket holds, boundaries[k] - 1 (in the
+            last bucket: longest); a number: pad with it in place of 0; {component: number}, or
+            {component: {"value": number, "to": "longest", "boundary" or [size of each dimension, or
+            null]}}: for these components (an object or a number or "longest" or "boundary")
+        drop_remainder: true: leave out the batches that are not full at the end of the epoch (true or
+            false)
         """
 
     def bucketize(self, component: str, boundaries: Sequence[float]) -> Dataset:
@@ -1122,6 +1139,34 @@ class Operators:
         component: the image (the name of a component)
         layout: "chw": [height, width, channels] to [channels, height, width]; "hwc": the reverse (a
             string: one of "chw", "hwc")
+        """
+
+    def window(
+        self,
+        size: int,
+        *,
+        shift: int = 0,
+        stride: int = 1,
+        drop_remainder: bool = True,
+        components: str | Sequence[str] = [],
+    ) -> Dataset:
+        """Makes one element of each window of elements.
+
+        Window w has the elements at the positions w * shift + i * stride, for i from 0 to size - 1.
+        Windows are elements like others, which `shuffle`, `take` and `batch` may follow. `window`
+        comes after one source, of which only operators of the kinds "map" and "index" may follow
+        before it, and no cache point. If an element of a window fails, the window fails. An element
+        that lies in several windows is computed for each of them.
+
+        size: elements of a window (an integer, from 1 to 1048576)
+        shift: elements from the begin of a window to the begin of the next; 0: size (an integer, from
+            0 to 1099511627776)
+        stride: elements from one element of a window to the next (an integer, from 1 to 1073741824)
+        drop_remainder: true: leave out windows that reach beyond the last element; false: these
+            windows are shorter (true or false)
+        components: components that get a leading dimension, one row for each element of the window;
+            []: all. Other components are those of the window's first element (a list of strings or a
+            single one)
         """
 
     @classmethod

@@ -52,8 +52,11 @@ struct cw_fault { /* why a row failed */
     const char *detail; /* as cw_error.detail; NULL: none */
 };
 
-struct cw_expansion { /* the rows by which flat_map replaces the rows of a block */
+struct cw_expansion { /* the rows by which an operator replaces the rows of a block: flat_map, pack, window */
     size_t n;         /* number of new rows */
+    /* true: each new row joins several old rows, which were made of one position; origin has the last of
+     * them. The new rows are the rows of the positions. */
+    bool joins;
     /* by new row: number of the old row that it comes from, ascending. An old row that gave no element has
      * one new row, with the status dropped, if a fault may name it. */
     const uint32_t *origin;
@@ -80,7 +83,7 @@ struct cw_block {
     const uint64_t *keys;        /* by operator index: Philox key of (seed, epoch, salt) */
     struct cw_arena *arena;
     struct cw_fault *faults;        /* a list */
-    struct cw_expansion *expansion; /* set by flat_map; the engine applies it and sets it to NULL */
+    struct cw_expansion *expansion; /* set by an operator; the engine applies it and sets it to NULL */
     int (*cancelled)(void *);       /* non-zero: stop soon; for operators that wait */
     void *cancel_arg;
 };

@@ -85,6 +85,8 @@ struct cw_seq_build {
     struct cw_sequence *sequence; /* as built so far */
     const struct cw_source_env *env;
     unsigned leaf; /* number of the next source */
+    /* while a window is built: the operators before it, for cw_seq_open_chains */
+    const struct cw_chain *before;
     /* inside an operator that reads its inputs side by side (zip): the program that all sources share; NULL:
      * each source has its own program */
     const struct cw_program *program;
@@ -103,10 +105,17 @@ struct cw_seq *cw_seq_wrap(struct cw_seq_build *b, const struct cw_seq_ops *ops,
  * incomplete tree). The caller puts *ret into the sequence's tree, with which it is freed. */
 int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain,
                        struct cw_seq **ret) _must_check_;
-/* Builds a separate sequence for the inputs of an operator that reads them side by side (zip). Each input has
- * one source: source k of the sequence is that of input k, and child k of its root is the tree of input k. */
-int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node,
+/* Builds a separate sequence for n chains, whose elements an operator reads itself (zip, window). Each chain
+ * has one source: source k of the sequence is that of chain k, and child k of its root is the tree of chain
+ * k. */
+int cw_seq_open_chains(struct cw_seq_build *b, const struct cw_chain *chains, size_t n,
                        struct cw_sequence **ret) _must_check_;
+
+/* Returns the program that the source that is built next belongs to. */
+static inline const struct cw_program *cw_seq_program(const struct cw_seq_build *b)
+{
+    return b->program ? b->program : &b->sequence->compiled->programs[b->leaf];
+}
 /* Returns a leaf for the source. b->sequence owns the source from now on, also after an error. NULL: out of
  * memory, and the error is set. */
 struct cw_seq *cw_seq_new_leaf(struct cw_seq_build *b, struct cw_source *source);

@@ -129,9 +129,7 @@ struct cw_seq *cw_seq_new_leaf(struct cw_seq_build *b, struct cw_source *source)
 
 static int source_build(struct cw_seq_build *b, struct cw_seq **ret)
 {
-    const struct cw_compiled *c = b->sequence->compiled;
-    const struct cw_op *op = b->program ? cw_program_source(b->program, b->leaf)
-                                        : c->programs[b->leaf].ops[0];
+    const struct cw_op *op = cw_program_source(cw_seq_program(b), b->program ? b->leaf : 0);
     struct cw_source *source;
     int r = op->desc->open(op, b->env, &source, b->err);
     if (r < 0) {
@@ -165,8 +163,16 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
 {
     const struct cw_node *first = &chain->nodes[0];
     bool batched = false;
-    int r = first->n_inputs ? first->desc->index->build(b, first, false, ret) : source_build(b, ret);
-    for (size_t i = 1; i < chain->n && r >= 0; i++) {
+    size_t i = chain->n - 1;
+    while (i > 0 && !(chain->nodes[i].desc->index && chain->nodes[i].desc->index->gathers))
+        i--;
+    const struct cw_chain before = {.nodes = chain->nodes, .n = i};
+    b->before = &before;
+    int r = i > 0             ? index_build(b, &chain->nodes[i], false, ret)
+            : first->n_inputs ? first->desc->index->build(b, first, false, ret)
+                              : source_build(b, ret);
+    b->before = NULL;
+    for (i++; i < chain->n && r >= 0; i++) {
         batched |= chain->nodes[i].desc->kind == CW_OP_BATCHER;
         if (chain->nodes[i].desc->index)
             r = index_build(b, &chain->nodes[i], batched, ret);
@@ -179,7 +185,8 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
 static void sequence_set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
-    uint64_t batch = c->batch_size, unit = cw_piece_unit(c), bytes = 0, records = 0, limit = LIMIT_POSITIONS;
+    uint64_t batch = c->batch_size, unit = cw_piece_unit(c), bytes = 0, records = 0, loaded = 0,
+             limit = LIMIT_POSITIONS;
     if (s->stream) { /* a stream without shuffle has no window to fill: elements are passed on in small pieces
                       */
         s->window = s->stream_draw.salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
@@ -189,6 +196,7 @@ static void sequence_set_sizes(struct cw_sequence *s)
     for (unsigned i = 0; i < s->n_sources; i++) {
         bytes += s->sources[i]->source_bytes;
         records += s->sources[i]->n_records;
+        loaded = CW_MAX(loaded, s->sources[i]->loaded_bytes);
     }
     if (records > 0)
         limit = CW_MIN(limit, LIMIT_SOURCE_BYTES / CW_MAX((bytes + records - 1) / records, 1));
@@ -202,6 +210,7 @@ static void sequence_set_sizes(struct cw_sequence *s)
     }
     if (fixed)
         limit = CW_MIN(limit, PIECE_OUTPUT_BYTES / CW_MAX(out, 1));
+    limit = CW_MIN(limit, LIMIT_SOURCE_BYTES / CW_MAX(loaded, 1));
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
@@ -257,14 +266,14 @@ int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, str
     return s ? sequence_finish(s, cw_seq_build_chain(&b, &c->pipeline->chain, &s->root), ret) : CW_E_MEMORY;
 }
 
-int cw_seq_open_inputs(struct cw_seq_build *b, const struct cw_node *node, struct cw_sequence **ret)
+int cw_seq_open_chains(struct cw_seq_build *b, const struct cw_chain *chains, size_t n,
+                       struct cw_sequence **ret)
 {
-    struct cw_compiled *c = b->sequence->compiled;
-    struct cw_sequence *s = sequence_new(c, (unsigned)node->n_inputs, b->err);
-    struct cw_seq_build own = {.sequence = s, .env = b->env, .program = &c->programs[b->leaf], .err = b->err};
-    int r = s && (s->root = cw_seq_new(&own, NULL, sizeof(*s->root), node->n_inputs)) ? 0 : CW_E_MEMORY;
-    for (size_t i = 0; i < node->n_inputs && r >= 0; i++)
-        r = cw_seq_build_chain(&own, &node->inputs[i], &s->root->children[i]);
+    struct cw_sequence *s = sequence_new(b->sequence->compiled, (unsigned)n, b->err);
+    struct cw_seq_build own = {.sequence = s, .env = b->env, .program = cw_seq_program(b), .err = b->err};
+    int r = s && (s->root = cw_seq_new(&own, NULL, sizeof(*s->root), n)) ? 0 : CW_E_MEMORY;
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = cw_seq_build_chain(&own, &chains[i], &s->root->children[i]);
     return s ? sequence_finish(s, r, ret) : r;
 }
 

@@ -305,6 +305,60 @@ static void print_dims(const struct cw_tensor *t, char buf[96])
     snprintf(buf + at, 96 - at, ")");
 }
 
+/* Returns the size that padding gives dimension d of component k; -1: that of the longest row, or the rows
+ * are not padded. */
+static int64_t padded_size(const struct cw_assembly *a, unsigned k, int d)
+{
+    const struct cw_compiled *g = a->layout->compiled;
+    const struct cw_padding *p = g->padding ? &g->padding[k] : NULL;
+    return !p || !p->on ? -1 : p->to[d] == CW_PAD_BOUNDARY ? g->bucket_longest[a->bucket] : p->to[d];
+}
+
+/* Sets the error about two rows that can't be in one batch, or one row whose number of dimensions differs
+ * from that of `pad` (b NULL). */
+static int differing_rows(const struct cw_compiled *g, unsigned k, const struct cw_tensor *a,
+                          const struct cw_tensor *b, struct cw_error *err)
+{
+    char left[96], right[96];
+    bool padded = g->padding && g->padding[k].on;
+    const char *op = g->batcher->name, *differs = padded ? "its number of dimensions" : "shape";
+    print_dims(a, left);
+    if (b)
+        print_dims(b, right);
+    else
+        snprintf(right, sizeof(right), "the %d sizes of pad", g->padding[k].ndim);
+    cw_error_op(err, op);
+    return cw_error_value(err, CW_E_DATA, "component", g->outputs[k].name,
+                          padded ? "equal numbers of dimensions" : "equal shapes",
+                          "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name, differs,
+                          left, right, padded ? "" : g->batcher->batcher->advice);
+}
+
+/* Sets the dims of a padded component to the sizes that padding gives, which must be large enough. */
+static int padded_dims(const struct cw_assembly *a, unsigned k, struct cw_batch_component *c,
+                       struct cw_error *err)
+{
+    const struct cw_compiled *g = a->layout->compiled;
+    int lead = a->layout->leading;
+    for (int d = 0; d < c->ndim - lead; d++) {
+        int64_t to = padded_size(a, k, d), *size = &c->dims[lead + d];
+        if (to >= 0 && *size > to) {
+            bool boundary = g->padding[k].to[d] == CW_PAD_BOUNDARY;
+            const char *op = g->batcher->name;
+            cw_error_op(err, op);
+            return cw_error_value(err, CW_E_DATA, "component", g->outputs[k].name, "a smaller size",
+                                  "%s: component \"%s\" has the size %lld in dimension %d: expected at most "
+                                  "%lld, %s",
+                                  op, g->outputs[k].name, (long long)*size, d, (long long)to,
+                                  boundary ? "the largest length of its bucket, because pad is \"boundary\""
+                                           : "to which pad fills it up");
+        }
+        if (to >= 0)
+            *size = to;
+    }
+    return 0;
+}
+
 /* Sets the dims of a staged component: those of all rows, which must be equal, or with padding the
  * largest. */
 static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c,
@@ -312,11 +366,12 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
 {
     const struct cw_compiled *g = a->layout->compiled;
     const struct cw_type *type = &g->outputs[k].type;
+    const struct cw_padding *p = g->padding && g->padding[k].on ? &g->padding[k] : NULL;
     if (n == 0) { /* an empty batch */
         c->ndim = 1 + CW_MAX(type->ndim, 0);
         c->dims[0] = 0;
         for (int i = 1; i < c->ndim; i++)
-            c->dims[i] = CW_MAX(type->dims[i - 1], 0);
+            c->dims[i] = CW_MAX(CW_MAX(type->dims[i - 1], padded_size(a, k, i - 1)), 0);
         return 0;
     }
     const struct cw_tensor *first = staged_row(a, k, 0);
@@ -325,25 +380,18 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
     if (lead)
         c->dims[0] = (int64_t)n;
     memcpy(c->dims + lead, first->dims, (size_t)first->ndim * sizeof(c->dims[0]));
+    if (p && p->ndim >= 0 && first->ndim != p->ndim)
+        return differing_rows(g, k, first, NULL, err);
     for (uint64_t i = 1; i < n; i++) {
         const struct cw_tensor *t = staged_row(a, k, i);
         bool same = t->ndim == first->ndim &&
                     memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
-        if (!same && (!g->batcher->batcher->pad || t->ndim != first->ndim)) {
-            char left[96], right[96];
-            const struct cw_batcher *b = g->batcher->batcher;
-            const char *op = g->batcher->name;
-            print_dims(first, left);
-            print_dims(t, right);
-            cw_error_op(err, op);
-            return cw_error_value(err, CW_E_DATA, "component", g->outputs[k].name, b->expected,
-                                  "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name,
-                                  b->differs, left, right, b->advice);
-        }
+        if (!same && (!p || t->ndim != first->ndim))
+            return differing_rows(g, k, first, t, err);
         for (int d = 0; d < t->ndim; d++)
             c->dims[lead + d] = CW_MAX(c->dims[lead + d], t->dims[d]);
     }
-    return 0;
+    return p ? padded_dims(a, k, c, err) : 0;
 }
 
 /* Copies one row, padded to the dims of the batch (`dims`, ndim of them). */
@@ -372,11 +420,11 @@ static void fill_staged(const struct cw_assembly *a, unsigned k, uint64_t n, str
     const struct cw_compiled *g = a->layout->compiled;
     int lead = a->layout->leading;
     size_t item = cw_dtype_size(c->dtype), row = item;
-    uint8_t *at = c->data, pad[8] = {0};
+    uint8_t *at = c->data;
+    static const uint8_t zeros[8];
+    const uint8_t *pad = g->padding ? g->padding[k].value : zeros;
     for (int i = lead; i < c->ndim && n; i++)
         row *= (size_t)c->dims[i];
-    if (g->batcher && g->batcher->batcher->pad && c->dtype != CW_BYTES)
-        g->batcher->batcher->pad(g->batcher_attrs, g->outputs[k].name, c->dtype, pad);
     for (uint64_t i = 0; i < n; i++) {
         const struct cw_tensor *t = staged_row(a, k, i);
         if (c->dtype == CW_BYTES) {

@@ -51,12 +51,36 @@ void cw_exec_record_id(const struct cw_exec *x, size_t row, struct cw_record_id 
     ret->element = x->element ? x->element[row] : 0;
 }
 
+/* Sets the rows of the source, and the element ids, of a block whose rows are those of its positions. */
+static int exec_identify(struct cw_exec *x, struct cw_error *err)
+{
+    struct cw_block *c = &x->block;
+    const struct cw_ref *refs = x->plan->refs + x->at;
+    uint64_t *rows = cw_arena_alloc(&x->arena, c->n * sizeof(*rows), err);
+    if (!rows)
+        return err->status;
+    for (size_t i = 0; i < c->n; i++)
+        rows[i] = refs[i].row;
+    c->rows = rows;
+    if (x->env->needs_eids) {
+        uint64_t *eids = cw_arena_alloc(&x->arena, c->n * sizeof(*eids), err);
+        struct cw_record_id id;
+        if (!eids)
+            return err->status;
+        for (size_t i = 0; i < c->n; i++) {
+            cw_exec_record_id(x, i, &id);
+            eids[i] = cw_element_id(x->program, &id);
+        }
+        c->eids = eids;
+    }
+    return 0;
+}
+
 /* Sets up what all operators of the execution share. */
 static int exec_prepare(struct cw_exec *x, struct cw_error *err)
 {
     const struct cw_program *g = x->program;
     struct cw_block *c = &x->block;
-    const struct cw_ref *refs = x->plan->refs + x->at;
     size_t n = c->n;
 
     c->arena = &x->arena;
@@ -67,26 +91,11 @@ static int exec_prepare(struct cw_exec *x, struct cw_error *err)
     c->n_values = g->n_values;
     c->status = cw_arena_alloc(&x->arena, n, err);
     c->columns = cw_arena_alloc(&x->arena, g->n_values * sizeof(*c->columns), err);
-    uint64_t *rows = cw_arena_alloc(&x->arena, n * sizeof(*rows), err);
-    if (!c->status || !c->columns || !rows)
+    if (!c->status || !c->columns)
         return err->status;
     memset(c->status, 0, n);
     memset(c->columns, 0, g->n_values * sizeof(*c->columns));
-    for (size_t i = 0; i < n; i++)
-        rows[i] = refs[i].row;
-    c->rows = rows;
-    if (x->env->needs_eids) {
-        uint64_t *eids = cw_arena_alloc(&x->arena, n * sizeof(*eids), err);
-        struct cw_record_id id;
-        if (!eids)
-            return err->status;
-        for (size_t i = 0; i < n; i++) {
-            cw_exec_record_id(x, i, &id);
-            eids[i] = cw_element_id(g, &id);
-        }
-        c->eids = eids;
-    }
-    return 0;
+    return exec_identify(x, err);
 }
 
 int cw_exec_set_slots(struct cw_exec *x, struct cw_block *c, const struct cw_exec_dest *d,
@@ -159,11 +168,59 @@ static void exec_move_faults(struct cw_exec *x, const struct cw_expansion *e)
         f->row = CW_FIRST(i, 0, e->n, e->origin[i] >= f->row);
 }
 
-/* Makes the rows that flat_map left in x->block.expansion the rows of x. */
+/* Gives the faults of rows that were joined to the new rows, and drops all but that of the first failed row
+ * of each. */
+static int exec_join_faults(struct cw_exec *x, const struct cw_expansion *e, struct cw_error *err)
+{
+    size_t *first = cw_block_alloc(&x->block, e->n * sizeof(*first), err);
+    if (!first)
+        return err->status;
+    memset(first, 0xff, e->n * sizeof(*first));
+    for (const struct cw_exec_fault *f = x->faults; f; f = f->next) {
+        size_t row = CW_FIRST(i, 0, e->n, e->origin[i] >= f->row);
+        first[row] = f->note ? first[row] : CW_MIN(first[row], f->row);
+    }
+    for (struct cw_exec_fault **at = &x->faults; *at;) {
+        struct cw_exec_fault *f = *at;
+        size_t row = CW_FIRST(i, 0, e->n, e->origin[i] >= f->row);
+        if (f->note || f->row == first[row]) {
+            f->row = row;
+            at = &f->next;
+        } else {
+            *at = f->next;
+            free(f->detail);
+            free(f);
+        }
+    }
+    return 0;
+}
+
+/* Makes the rows that an operator joined the rows of x, one for each position. */
+static int exec_join(struct cw_exec *x, const struct cw_expansion *e, struct cw_error *err)
+{
+    struct cw_block *c = &x->block;
+    int status = x->faults ? exec_join_faults(x, e, err) : 0;
+    if (status < 0)
+        return status;
+    x->element = NULL;
+    x->shape = 0; /* each position has one row */
+    c->origin = NULL;
+    c->n = e->n;
+    c->status = e->status;
+    c->columns = e->columns;
+    c->all_ok = true;
+    for (size_t i = 0; i < e->n; i++)
+        c->all_ok &= e->status[i] == CW_ROW_OK;
+    return exec_identify(x, err);
+}
+
+/* Makes the rows that an operator left in x->block.expansion the rows of x. */
 static int exec_expand(struct cw_exec *x, struct cw_error *err)
 {
     struct cw_block *c = &x->block;
     const struct cw_expansion *e = CW_STEAL(c->expansion);
+    if (e->joins)
+        return exec_join(x, e, err);
     uint32_t *origin = cw_block_alloc(c, e->n * sizeof(*origin), err),
              *element = cw_block_alloc(c, e->n * sizeof(*element), err);
     uint64_t *rows = cw_block_alloc(c, e->n * sizeof(*rows), err),
@@ -228,13 +285,13 @@ static void exec_drop_failed(const struct cw_exec *x, const struct cw_op *op, st
             c->status[k] = CW_ROW_DROPPED;
 }
 
-int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
-                      unsigned stage, struct cw_error *err)
+/* Runs operators begin .. end - 1, as cw_exec_run_stage. */
+static int exec_run_ops(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
+                        unsigned begin, unsigned end, struct cw_error *err)
 {
     struct cw_op *const *ops = x->plain ? x->program->ops : x->variant->optimized->ops;
     const struct cw_op *cache_point = cw_cached_cache_point(x->variant->cached);
-    unsigned end = exec_stage_begin(x, stage + 1);
-    for (unsigned i = exec_stage_begin(x, stage); i < end; i++) {
+    for (unsigned i = begin; i < end; i++) {
         const struct cw_op *op = ops[i];
         uint64_t before = t->ops[op->index].ns;
         int status = 0;
@@ -257,6 +314,12 @@ int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c
     return 0;
 }
 
+int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
+                      unsigned stage, struct cw_error *err)
+{
+    return exec_run_ops(x, t, c, map, exec_stage_begin(x, stage), exec_stage_begin(x, stage + 1), err);
+}
+
 int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
 {
     const struct cw_source *source = cw_exec_source(x);
@@ -274,11 +337,13 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
     status = source->ops->produce(source, op, &x->block, err);
     cw_turn_end(t, x->program->leaf, x->plain, op, &x->block, &turn);
     x->prefix_ns += cw_cost_now_ns() - turn.start_ns;
+    if (status >= 0 && x->block.expansion)
+        status = exec_expand(x, err);
     if (status >= 0 && x->block.faults)
         status = exec_take_faults(x, t, &x->block, NULL, err);
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, op->desc->name);
-    return status;
+    return status < 0 ? status : exec_run_ops(x, t, &x->block, NULL, 1, exec_stage_begin(x, 0), err);
 }
 
 /* ---- replacement ---- */

@@ -139,7 +139,7 @@ int cw_exec_read_next(struct cw_exec *x, struct cw_counts *t, bool nowait, struc
 
 /* ---- operators (exec.c) ---- */
 
-/* Sets up the block that all operators share, and runs the source. */
+/* Sets up the block that all operators share, and runs the source, with the operators before stage 0. */
 int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err) _must_check_;
 /* Runs the operators of a stage on c, whose row i is row map[i] of x (map NULL: row i). */
 int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,

@@ -94,10 +94,14 @@ static int optimize_program(const struct cw_program *g, unsigned n_limits, unsig
     for (unsigned i = 0; i < n_positions; i++)
         o->fused_into[i] = i;
     o->ops[o->n_ops++] = g->ops[0];
-    for (unsigned k = 0; k < n_limits + 2; k++) { /* stages are kept: fused runs don't cross them */
-        o->stage[k] = o->n_ops;
-        for (unsigned i = g->stage[k]; i < g->stage[k + 1];) {
-            unsigned n = enable ? optimize_fusable(g, i, g->stage[k + 1]) : 1;
+    /* stages are kept: fused runs don't cross them. k is one more than the number of a stage; 0: the
+     * operators that run with the source */
+    for (unsigned k = 0; k < n_limits + 3; k++) {
+        unsigned begin = k ? g->stage[k - 1] : 1, end = g->stage[k];
+        if (k)
+            o->stage[k - 1] = o->n_ops;
+        for (unsigned i = begin; i < end;) {
+            unsigned n = enable ? optimize_fusable(g, i, end) : 1;
             int r = n >= 2 ? optimize_fuse(o, g, i, n, err) : 1;
             if (r < 0) {
                 cw_optimized_free(o);

@@ -57,7 +57,9 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
                               "modules, path, rng and async"),
     };
     size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
-    if (a->scalar_too)
+    if (a->scalar_too && a->kind == CW_ATTR_OBJECT)
+        at += (size_t)snprintf(buf + at, 256 - at, " or a number");
+    else if (a->scalar_too)
         at += (size_t)snprintf(buf + at, 256 - at, " or a single one");
     if (a->len_min && a->len_min == a->len_max)
         at += (size_t)snprintf(buf + at, 256 - at, " of length %d", a->len_min);
@@ -72,7 +74,10 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
             at += (size_t)snprintf(buf + at, 256 - at, ", from %.15g to %.15g", a->min, a->max);
     }
     for (int i = 0; a->choices && a->choices[i] && at < 240; i++)
-        at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"", i ? ", " : ": one of ",
+        at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"",
+                               a->kind == CW_ATTR_OBJECT ? " or "
+                               : i                       ? ", "
+                                                         : ": one of ",
                                strcmp(a->choices[i], "\t") == 0 ? "\\t" : a->choices[i]);
     if (a->kind == CW_ATTR_DTYPE && !a->choices)
         snprintf(buf + at, 256 - at,
@@ -190,7 +195,11 @@ static bool attr_value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, c
             return false;
         break;
     case CW_ATTR_OBJECT:
-        return json_is_object(v);
+        if (json_is_object(v) || (a->scalar_too && json_is_number(v)))
+            return true;
+        if (!a->choices || !json_is_string(v))
+            return false;
+        break;
     case CW_ATTR_CHAINS:
         return json_is_array(v);
     case CW_ATTR_FUNCTION:

@@ -45,6 +45,56 @@ static void compile_add_limit(struct cw_compile *x, const struct cw_node *node, 
     }
 }
 
+/* Reads how the batcher pads the components of the first path, whose types are those of all paths. A
+ * component with a given size varies until it is padded. */
+static int compile_padding(struct cw_compile *x, const struct cw_op *op, unsigned first)
+{
+    struct cw_bind *b = &x->paths[first].bind;
+    struct cw_compiled *c = x->c;
+    x->padding = calloc(b->next_value + 1, sizeof(*x->padding));
+    c->bucket_longest = calloc(c->n_buckets + 1, sizeof(*c->bucket_longest));
+    if (!x->padding || !c->bucket_longest)
+        return cw_error_nomem(x->err, 0, "padding");
+    for (unsigned k = 0; k < c->n_buckets; k++)
+        c->bucket_longest[k] = op->desc->batcher->longest ? op->desc->batcher->longest(op, k)
+                                                          : CW_PAD_LONGEST;
+    for (unsigned i = 0; i < b->n; i++) {
+        struct cw_padding *p = &x->padding[b->components[i].value];
+        int r = op->desc->batcher->padding(op, b->components[i].name, &b->components[i].type, p, x->err);
+        if (r < 0)
+            return r;
+        x->pads |= p->on;
+        for (unsigned k = first; k < x->n_paths; k++)
+            for (int d = 0; d < x->paths[k].bind.components[i].type.ndim; d++)
+                if (p->to[d] >= 0)
+                    x->paths[k].bind.components[i].type.dims[d] = CW_VARIES;
+    }
+    return 0;
+}
+
+/* Binds a batcher to each path. The operator is part of the programs only if it has keys to compute. */
+static int compile_bind_batcher(struct cw_compile *x, const struct cw_node *node, unsigned first)
+{
+    struct cw_op *op;
+    for (unsigned i = first; i < x->n_paths; i++) {
+        struct cw_compile_path *p = &x->paths[i];
+        int r = x->c->keyed ? cw_path_bind(x, p, node, NULL, &op) : cw_path_bind_op(x, p, node, NULL, &op);
+        if (r < 0)
+            return r;
+        if (x->c->keyed) {
+            p->program.bucket_value = op->out[0].value;
+            op->out[0].live = true;
+        }
+        if (i == first)
+            r = compile_padding(x, op, first);
+        if (!x->c->keyed)
+            cw_op_free(op);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int compile_batcher(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
@@ -70,15 +120,7 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
         c->bucket_sizes[i] = (uint64_t)json_integer_value(size);
         c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
     }
-    for (unsigned i = first; c->keyed && i < x->n_paths; i++) {
-        struct cw_op *op;
-        int r = cw_path_bind(x, &x->paths[i], node, NULL, &op);
-        if (r < 0)
-            return r;
-        x->paths[i].program.bucket_value = op->out[0].value;
-        op->out[0].live = true;
-    }
-    return 0;
+    return compile_bind_batcher(x, node, first);
 }
 
 /* Checks an operator that comes after a batcher. A `take` or `skip` of batches sets which batches are
@@ -101,10 +143,10 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
         return compile_refuse(x, node,
                               "can't come after batch or bucket_by_length here: write it before that "
                               "operator (to repeat the data set, --epochs is enough)");
-    if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
+    if ((c->keyed || x->pads) && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
         cw_error_op(x->err, node->desc->name);
-        return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s: write it before that operator",
-                            node->desc->name, c->batcher->name);
+        return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s%s: write it before that operator",
+                            node->desc->name, c->batcher->name, c->keyed ? "" : ", which pads");
     }
     if (index && index->limit && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
@@ -165,6 +207,7 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
     const struct cw_chain *chain = &node->inputs[k];
     const struct cw_compile_path *p = &x->paths[x->n_paths - 1];
     const char *odd = chain->nodes[0].n_inputs    ? "begins with concat, zip or mix"
+                      : p->n_source               ? "has a window"
                       : !flow->counted            ? "has no known number of elements"
                       : p->program.n_cache_points ? "has a cache point"
                                                   : NULL;
@@ -286,6 +329,26 @@ static int compile_element_op(struct cw_compile *x, const struct cw_node *node, 
     return 0;
 }
 
+/* Adds a window, which makes one element of several elements of its only source. */
+static int compile_gather(struct cw_compile *x, const struct cw_node *node, unsigned first,
+                          const struct flow *flow)
+{
+    struct cw_compile_path *p = &x->paths[first];
+    const char *why =
+        x->n_paths > first + 1 ? "gets elements from several sources: write it before concat, in each input"
+        : p->n_source          ? "comes after another window: expected only one after a source"
+        : !flow->counted       ? "comes after an operator whose number of elements is not known beforehand, "
+                                 "such as filter: write it before that operator"
+        : p->program.n_cache_points
+            ? "comes after a cache point, but its elements are made of several records: "
+              "leave the cache point out"
+        : x->c->pipeline->on_error == CW_ON_ERROR_REPLACE
+            ? "can't be used with on_error \"replace\": its elements are made of several records, none of "
+              "which can be replaced alone; use \"skip\""
+            : NULL;
+    return why ? compile_refuse(x, node, why) : cw_path_gather(x, p, node);
+}
+
 /* Adds an index operator. It becomes part of the sequence, unless it must count the elements that arrive;
  * then it becomes a limit. */
 static int compile_index(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top,
@@ -339,7 +402,8 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = r < 0 ? r : compile_element_op(x, node, next, first, flow);
             break;
         case CW_OP_INDEX:
-            r = compile_index(x, node, first, top, flow);
+            r = node->desc->index->gathers ? compile_gather(x, node, first, flow)
+                                           : compile_index(x, node, first, top, flow);
             break;
         default:
             r = compile_refuse(x, node, "can only be the first operator of a chain");
@@ -376,6 +440,19 @@ static void compile_whole_batches(struct cw_compiled *c, unsigned first)
     }
 }
 
+/* Sets the padding of the outputs, whose names may have changed after the batcher. */
+static int compile_output_padding(struct cw_compile *x)
+{
+    struct cw_compiled *c = x->c;
+    if (!x->pads)
+        return 0;
+    if (!(c->padding = calloc(c->n_outputs, sizeof(*c->padding))))
+        return cw_error_nomem(x->err, 0, "padding");
+    for (unsigned k = 0; k < c->n_outputs; k++)
+        c->padding[k] = x->padding[c->outputs[k].value];
+    return 0;
+}
+
 static int compile(struct cw_compile *x)
 {
     struct cw_compiled *c = x->c;
@@ -396,9 +473,10 @@ static int compile(struct cw_compile *x)
     if (r < 0)
         return r;
     c->counted = flow.counted && !c->keyed;
-    c->elements_known = flow.counted && (!c->keyed || (c->batch_from == 0 && c->batch_to == UINT64_MAX));
+    c->elements_known = flow.counted && (!c->keyed || (c->batch_from == 0 && c->batch_to == UINT64_MAX &&
+                                                       !c->drop_remainder));
     c->sequential |= flow.limited && c->keyed;
-    if (c->drop_remainder)
+    if (c->drop_remainder && !c->keyed)
         compile_whole_batches(c, x->last_takes);
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
@@ -415,7 +493,7 @@ static int compile(struct cw_compile *x)
     if (r >= 0 && c->n_outputs == 0)
         return cw_error_set(x->err, CW_E_PIPELINE,
                             "no component is left at the end of the pipeline: expected at least one");
-    return r;
+    return r < 0 ? r : compile_output_padding(x);
 }
 
 int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err)
@@ -429,6 +507,7 @@ int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error 
     for (unsigned i = 0; i < x.n_paths; i++)
         cw_path_deinit(&x.paths[i]);
     free(x.paths);
+    free(x.padding);
     if (r < 0) {
         cw_compiled_free(c);
         return r;

@@ -13,6 +13,9 @@ struct cw_compile_path {
     unsigned *limit_at;
     bool *limit_here;
     uint64_t *limit_passes;
+    /* the operators before this index run together with the source: it gives the elements of windows, which
+     * the last of them joins; 0: only the source */
+    unsigned n_source;
     unsigned last_filter; /* the operators before this index decide whether an element is dropped */
 };
 
@@ -21,8 +24,10 @@ struct cw_compile {
     struct cw_compile_path *paths;
     unsigned n_paths;
     size_t capacity;
-    unsigned next_value; /* the first value number of the next path */
-    unsigned last_takes; /* limits from this number on are takes after which only maps came so far */
+    unsigned next_value;        /* the first value number of the next path */
+    bool pads;                  /* the batcher pads a component */
+    struct cw_padding *padding; /* by value number of the first path; NULL: there is no batcher so far */
+    unsigned last_takes;        /* limits from this number on are takes after which only maps came so far */
     struct cw_error *err;
 };
 
@@ -41,6 +46,8 @@ int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct c
 int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned first) _must_check_;
 /* Joins the inputs of a zip: the paths from `first` on become one path with the components of all. */
 int cw_paths_zip(struct cw_compile *x, const struct cw_node *node, unsigned first) _must_check_;
+/* Adds a window: it becomes the source of a path, and the operator that joins the elements of a window. */
+int cw_path_gather(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node) _must_check_;
 /* Cuts a finished path into stages. The caller moves its program into the compiled pipeline. */
 int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p) _must_check_;
 void cw_path_deinit(struct cw_compile_path *p);

@@ -179,6 +179,21 @@ int cw_paths_zip(struct cw_compile *x, const struct cw_node *node, unsigned firs
     return r;
 }
 
+int cw_path_gather(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node)
+{
+    struct cw_program *g = &p->program;
+    struct cw_op *source = cw_op_new(node, x->err);
+    int r = source ? path_add_op(x, p, source) : CW_E_MEMORY;
+    if (r < 0)
+        return r;
+    memmove(g->ops + 1, g->ops, (g->n_ops - 1) * sizeof(*g->ops));
+    g->ops[0] = source;
+    g->n_repeats = 0; /* the repeats before the window are not part of its id */
+    r = cw_path_bind(x, p, node, NULL, NULL);
+    p->n_source = g->n_ops;
+    return r;
+}
+
 static void path_need(struct cw_program *g, unsigned value)
 {
     for (unsigned i = 0; i < g->n_ops; i++)
@@ -194,12 +209,14 @@ static void path_mark_live(struct cw_program *g)
         path_need(g, g->outputs[k].value);
     for (unsigned i = g->n_ops; i-- > 0;) {
         struct cw_op *op = g->ops[i];
-        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
-                   op->desc->kind == CW_OP_BATCHER;
+        bool gathers = op->desc->index && op->desc->index->gathers;
+        op->live = op->n_out == 0 || gathers || op->desc->kind == CW_OP_FILTER ||
+                   op->desc->kind == CW_OP_FLAT_MAP || op->desc->kind == CW_OP_BATCHER;
         for (unsigned o = 0; o < op->n_out; o++)
             op->live |= op->out[o].live;
         for (unsigned p = 0; p < op->n_in && op->live; p++)
-            path_need(g, op->in[p].value);
+            if (!gathers || op->out[p].live)
+                path_need(g, op->in[p].value);
     }
 }
 
@@ -213,7 +230,8 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
     g->limit_passes = CW_STEAL(p->limit_passes);
     if (!g->stage || !g->has_limit)
         return cw_error_nomem(x->err, 0, "a program");
-    unsigned at = 1;
+    unsigned at = CW_MAX(p->n_source, 1u);
+    g->stage[0] = at;
     for (unsigned k = 0; k < c->n_limits; k++) {
         g->has_limit[k] = p->limit_here[k];
         if (p->limit_here[k])
@@ -223,7 +241,6 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
     /* Elements get their slots in batches after the last operator that can drop elements; with buckets, after
      * all operators. */
     unsigned slot = c->keyed ? g->n_ops : CW_MAX(p->last_filter, at);
-    g->stage[0] = 1;
     g->stage[c->n_limits + 1] = slot;
     g->stage[c->n_limits + 2] = g->n_ops;
     int r = cw_copy_outputs(&p->bind, &g->outputs, &g->n_outputs, x->err);

@@ -29,7 +29,7 @@ enum cw_attr_kind {
     CW_ATTR_INTS,
     CW_ATTR_FLOATS,
     CW_ATTR_STRINGS,
-    CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind */
+    CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind; or one of `choices` */
     CW_ATTR_CHAINS, /* inputs of concat, mix and zip */
     /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not
        part of a pipeline's fingerprint */
@@ -45,7 +45,8 @@ struct cw_attr_def {
     double min, max;            /* numbers; both 0: no bound */
     int len_min, len_max;       /* lists; both 0: any length */
     const char *const *choices; /* strings: NULL-terminated, or NULL */
-    bool scalar_too;            /* lists: a single value may be given instead of a list with one value */
+    /* lists: a single value may be given instead of a list with one value; objects: a number instead */
+    bool scalar_too;
     /* true: it changes how hard the operator tries, not its results, so it is not part of a pipeline's
      * fingerprint */
     bool effort;

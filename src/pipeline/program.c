@@ -69,6 +69,8 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c)
     free(c->is_limit);
     free(c->freeze);
     free(c->bucket_sizes);
+    free(c->bucket_longest);
+    free(c->padding);
     cw_pipeline_unref(c->pipeline);
     free(c);
     return NULL;

@@ -47,14 +47,14 @@ struct cw_freeze {
 
 struct cw_program {
     unsigned leaf;
-    /* ops[0] is the source; or an operator that makes an element from records of several sources (zip), whose
+    /* ops[0] is the source; or an operator that makes an element from several records (zip, window), whose
      * sources and operators follow it */
     struct cw_op **ops;
     unsigned n_ops;
     unsigned n_values;
     /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. A stage ends at a point, where
      * elements have to wait for the elements before them: at a limit, and where elements get their slots in
-     * batches (the last point). n_points + 2 entries. */
+     * batches (the last point). n_points + 2 entries. The operators before stage 0 run with the source. */
     unsigned *stage;
     bool *has_limit; /* by limit: whether the program's elements pass it */
     /* by limit: the product of the counts of the repeats before it. A pass number divided by it is the pass
@@ -105,8 +105,10 @@ struct cw_compiled {
     bool keyed;          /* the batcher fills a batch for each key */
     uint64_t batch_size; /* elements of a full batch; 1 without a batcher; else the largest of bucket_sizes */
     bool drop_remainder;
-    unsigned n_buckets;     /* number of keys: 0 without a batcher, 1 if the batcher is not keyed */
-    uint64_t *bucket_sizes; /* by key: elements of a full batch */
+    unsigned n_buckets;         /* number of keys: 0 without a batcher, 1 if the batcher is not keyed */
+    uint64_t *bucket_sizes;     /* by key: elements of a full batch */
+    int64_t *bucket_longest;    /* by key: the largest length that the bucket holds, or CW_PAD_LONGEST */
+    struct cw_padding *padding; /* by output; NULL: the batcher pads none */
     /* from `take` and `skip` after a batcher, where the number of batches is not known: batches [batch_from,
      * batch_to) of the epoch are delivered */
     uint64_t batch_from, batch_to;

@@ -27,6 +27,11 @@ struct cw_index_map {
     /* An operator with inputs: returns whether it begins an input that is exhausted again, in a new pass.
      * NULL: it does not. */
     bool (*restarts)(const json_t *attrs);
+    /* true: a window of elements makes one element (window). Its `build` makes a source of the operators
+     * before it (cw_seq_build.before), whose `produce` gives the elements of each window as rows; its `run`
+     * comes after these operators in the program, and joins the rows. Its output port k is made of input port
+     * k. */
+    bool gathers;
     /* The advice in the error about an input that is a stream. */
     const char *instead;
     /* Adds the operator's node on top of *at, the tree of its input (NULL: the operator has inputs of its
@@ -35,15 +40,30 @@ struct cw_index_map {
     int (*build)(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at);
 };
 
+/* How a batcher pads a component's rows, at the end of each dimension. */
+struct cw_padding {
+    bool on;          /* false: rows must have equal shapes */
+    uint8_t value[8]; /* in the component's dtype */
+    int ndim;         /* number of dimensions in `to`; -1: any */
+    /* by dimension: its size in the batch, or one of the constants */
+    int64_t to[CW_MAX_NDIM];
+};
+
+#define CW_PAD_LONGEST (-1)  /* the largest size in the batch */
+#define CW_PAD_BOUNDARY (-2) /* the largest length that the batch's bucket holds */
+
 struct cw_batcher {
     const char *sizes; /* the attribute with the elements of a full batch: an integer, or a list by key */
     /* true: elements go to the open batch of their key, and full batches come in the order in which they fill
      * up. The key is the operator's output port 0, an int32 below the number of sizes. false: there is one
      * open batch, and the operator is not run. */
     bool keyed;
-    /* Writes to the first bytes of ret the value that pads a component's rows to the largest shape of the
-     * batch. NULL: rows must have equal shapes. */
-    void (*pad)(const json_t *attrs, const char *component, enum cw_dtype dtype, uint8_t ret[8]);
-    /* For the error about rows that do not fit in one batch: what differs, what is expected, what to do. */
-    const char *differs, *expected, *advice;
+    /* Sets *ret to the padding of a component. */
+    int (*padding)(const struct cw_op *op, const char *component, const struct cw_type *type,
+                   struct cw_padding *ret, struct cw_error *err);
+    /* Returns the largest length that a key holds, for CW_PAD_BOUNDARY; CW_PAD_LONGEST: there is no limit.
+     * NULL: the operator has no boundaries. */
+    int64_t (*longest)(const struct cw_op *op, unsigned key);
+    /* For the error about rows that are not padded and do not fit in one batch: what to do. */
+    const char *advice;
 };

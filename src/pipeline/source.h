@@ -106,6 +106,7 @@ struct cw_source {
     const struct cw_source_ops *ops;
     uint64_t n_records;
     uint64_t source_bytes; /* bytes of all records (docs/semantics.md, section 1) */
+    size_t loaded_bytes;   /* bytes that `load` takes for each record, besides its source bytes */
     bool random_access;    /* every record can be read by itself */
     bool one_file_per_record;
     /* path of the first file whose records can't be read by themselves; NULL: there is none */

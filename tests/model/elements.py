@@ -59,7 +59,11 @@ class Elements:
             return source.element(record)
         counts = [n.attrs["count"] for n in self.plan.routes[position.leaf] if n.name == "repeat"]
         passes = list(zip(position.ordinals, counts))
-        return source.zipped(record.row, passes, self.seed, epoch, lambda node: self.draw(node, eid, epoch))
+
+        def draw(node: Node, ordinals: tuple[int, ...] = ()) -> philox.Draw:
+            return self.draw(node, self.identify(position, ordinals)[2] if ordinals else eid, epoch)
+
+        return source.zipped(record.row, passes, self.seed, epoch, draw)
 
     def compute(self, position: Position, epoch: int) -> Element | str:
         """An element through all maps and filters, without counting: the element, or DROPPED. Raises

@@ -105,6 +105,8 @@ class Generator:
         chain = self.head()
         if chain[0]["op"] == "iterable" and on_error == "replace":  # refused
             self.on_error = on_error = "skip"
+        if rng.random() < 0.1:
+            chain = self.extend(chain, lambda types, c: self.write("window", types, c))
         for _ in range(rng.randint(0, 6)):
             chain = self.extend(chain, self.operator_before)
         chain = self.batcher(chain)
@@ -542,6 +544,7 @@ class Generator:
                 "pack",
                 "pack",
                 "pack",
+                "window",
             ]
             + COMPONENTS
             + [self.rng.choice(colours.NAMES)] * 3
@@ -666,6 +669,16 @@ class Generator:
                 return self.finish(
                     kind, given | ({"truncation": rng.choice([2, 3, [5], []])} if rng.random() < 0.6 else {})
                 )
+        elif kind == "window":
+            numbers = [n for n, t in types.items() if t.dtype != "bytes" and t.dims is not None]
+            covered = rng.sample(numbers, rng.randint(1, len(numbers))) if numbers else []
+            if numbers:
+                given = {"size": rng.choice([1, 2, 3, rng.randint(2, 12)])}
+                given |= {"shift": rng.randint(1, 9)} if rng.random() < 0.6 else {}
+                given |= {"stride": rng.randint(2, 4)} if rng.random() < 0.3 else {}
+                if len(numbers) < len(types) or rng.random() < 0.3:
+                    given["components"] = covered[0] if len(covered) == 1 else covered
+                return self.finish(kind, given)
         elif kind == "pack":
             sequences = [
                 n for n, t in types.items() if t.dtype in INTEGERS and (t.dims is None or len(t.dims) == 1)
@@ -694,12 +707,13 @@ class Generator:
             return chain
         size = rng.choice([1, 2, 3, rng.randint(4, 16), rng.randint(17, 64)])
         if kind == "batch":
-            if rng.random() < 0.97:
+            given = {"size": size} | ({"drop_remainder": True} if rng.random() < 0.3 else {})
+            if rng.random() < 0.3 and (pad := self.pad(self.types(chain), False)) is not None:
+                given["pad"] = pad
+            elif rng.random() < 0.97:
                 chain = self.only_fixed(chain)
-            chain = [
-                *chain,
-                self.finish(kind, {"size": size} | ({"drop_remainder": True} if rng.random() < 0.3 else {})),
-            ]
+            longer = [*chain, self.finish(kind, given)]
+            chain = longer if self.legal(longer) else [*self.only_fixed(chain), {"op": kind, "size": size}]
             for _ in range(rng.choice([0, 0, 0, 1, 2])):
                 chain = self.extend(chain, self.operator_after)
             return self.map_batches(chain)
@@ -718,9 +732,8 @@ class Generator:
             "boundaries": boundaries,
             "sizes": [rng.randint(1, size) for _ in range(len(boundaries) + 1)],
         }
-        numeric = [n for n, t in types.items() if t.dtype in (*INTEGERS, *FLOATS) and t.dims]
-        if numeric and rng.random() < 0.5:
-            given["pad"] = {rng.choice(numeric): rng.choice([1, 7])}
+        if rng.random() < 0.6 and (pad := self.pad(types, True)) is not None:
+            given["pad"] = pad
         longer = [*chain, self.finish(kind, given)]
         chain = longer if self.legal(longer) else chain
         for _ in range(rng.choice([0, 0, 1])):
@@ -731,6 +744,23 @@ class Generator:
                 ),
             )
         return self.map_batches(chain)
+
+    def pad(self, types: dict[str, Type], boundaries: bool) -> object:
+        """How a batcher pads; None: nothing can be padded. Without boundaries, all that varies is padded."""
+        rng = self.rng
+        numeric = [n for n, t in types.items() if t.dtype in (*INTEGERS, *FLOATS) and t.dims]
+        varying = [n for n in numeric if not types[n].fixed()]
+        if not varying and not (numeric and boundaries) or any(t.dims is None for t in types.values()):
+            return None
+        targets = ["longest", *(["boundary"] * 3 if boundaries else [])]
+        if rng.random() < 0.4:
+            return rng.choice([*targets, 1, 7])
+        pad: dict[str, object] = {}
+        for name in varying or numeric[:1]:
+            sizes = [rng.choice([None, (d or 0) + rng.randint(0, 60)]) for d in types[name].dims]
+            pad[name] = rng.choice([1, 7, rng.choice(targets), {"value": 3}, {"to": sizes},
+                                    {"value": 2, "to": rng.choice([*targets, sizes, sizes])}])  # fmt: skip
+        return pad
 
     def map_batches(self, chain: list[dict]) -> list[dict]:
         """Some functions of whole batches at the end, and what may follow them."""

@@ -61,8 +61,8 @@ DEFAULTS: dict[str, dict] = {
     "drop": {},
     "rename": {},
     "shuffle": {"by": "record", "window": 0, "reshuffle": True, "seed": -1},
-    "batch": {"drop_remainder": False},
-    "bucket_by_length": {"pad": {}},
+    "batch": {"drop_remainder": False, "pad": {}},
+    "bucket_by_length": {"drop_remainder": False, "pad": "longest"},
     "repeat": {},
     "take": {},
     "skip": {},
@@ -79,6 +79,7 @@ DEFAULTS: dict[str, dict] = {
     "map": {},
     "filter_function": {},
     "flat_map": {},
+    "window": {"shift": 0, "stride": 1, "drop_remainder": True, "components": []},
     "pack": {"algorithm": "next", "split": True, "separator": [], "pad": 0, "window": 1024},
     "map_batches": {},
     **element_components.DEFAULTS,
@@ -97,7 +98,6 @@ class Bound:
 
     types: Types
     apply: Callable[[Components, Draw | None], object]
-    pad: Components = field(default_factory=dict)
     before: Types = field(default_factory=dict)  # the types that arrive
     rows: Callable[[list[list[int]]], list[Components]] | None = (
         None  # of `pack`: from the tokens of a window
@@ -504,18 +504,11 @@ def fail(attrs: dict, types: Types) -> Bound:
 
 
 def length(attrs: dict, types: Types) -> Bound:
-    """The length of bucket_by_length, and what each component is padded with."""
+    """The length of bucket_by_length."""
     expression = expressions.Expression(attrs["length"], types)
     if expression.type.dims != () or expression.type.dtype not in (*INTEGERS, "bool"):
         raise PlanError("bucket_by_length: the length must be an integer")
-    pad = {
-        name: Value("bytes", b"") if t.dtype == "bytes" else cast(array("int8", 0), t.dtype)
-        for name, t in types.items()
-    }
-    for name, value in attrs["pad"].items():
-        dtype = need(types, name).dtype
-        pad[name] = cast(array("float64", value), dtype) if dtype in FLOATS else array(dtype, value)
-    return Bound(types, lambda components, _: cast(expression.evaluate(components), "int64").data.item(), pad)
+    return Bound(types, lambda components, _: cast(expression.evaluate(components), "int64").data.item())
 
 
 def identity(_attrs: dict, types: Types) -> Bound:

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import hosted, lines, mixed, needs, operators, philox, sources, tables, tar, zipped
-from .dtypes import PlanError, Type, Value
+from . import hosted, lines, mixed, needs, operators, padding, philox, sources, tables, tar, windowed, zipped
+from .dtypes import PlanError, Type
 from .sources import Source
 
-INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip")
+INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window")
 JOINS = ("concat", "mix")  # their elements are those of their inputs
 BATCHERS = ("batch", "bucket_by_length")
 FILTERS = ("filter", "filter_function", "flat_map", "pack")  # behind them the count is not known
+JOINED = {"zip": zipped.Zipped, "window": windowed.Windowed}
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
 ORDERED_CHUNK = 1024  # positions of a chunk of what is shuffled by record, or mixed
 WINDOW_POSITIONS, WINDOW_BYTES = 1 << 20, 64 << 20  # of a window of a shuffle by chunk, at most
@@ -64,6 +65,9 @@ def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
         salt = f"{name}/{seen.get(name, 0)}"
         seen[name] = seen.get(name, 0) + 1
         nodes.append(Node(name, {**operators.DEFAULTS[name], **attrs}, salt, inputs))
+        if name == "window":  # a source, made of what comes before it
+            nodes[-1].inputs = [nodes[:-1]]
+            nodes = nodes[-1:]
     return nodes
 
 
@@ -103,12 +107,18 @@ class Plan:
         at = next((i for i, node in enumerate(chain) if node.name in BATCHERS), len(chain))
         before, after = chain[:at], chain[at + 1 :]
         self.batcher = chain[at] if at < len(chain) else None
+        self.batch_size = 1
+        if self.batcher:
+            self.batch_size = max(self.batcher.attrs.get("sizes") or [self.batcher.attrs["size"]])
         self.refuse(before, after)
         self.restarts(chain)
         types = self.bind(before, None)
         if self.batcher and self.batcher.name == "bucket_by_length":
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
             self.batcher.bound.before = types
+        self.pad: dict[str, padding.Padding | None] = {}
+        if self.batcher:
+            types = self.bind_padding(types)
         maps_after = [n for n in after if n.name not in (*INDEX, "map_batches")]
         self.types = self.types_of_rows = self.bind(maps_after, types)
         self.batch_maps: list[hosted.BatchMap] = []
@@ -120,17 +130,15 @@ class Plan:
         self.mark_counting(before)
         self.chain = self.shuffles_before_endless_repeat(before)
         self.known = self.count_known(self.chain)
-        self.batch_size = 1
         self.after: list[Node] = []  # takes and skips that count batches
         if self.batcher:
-            sizes = self.batcher.attrs.get("sizes") or [self.batcher.attrs["size"]]
-            self.batch_size = max(sizes)
             self.index_after_batcher([n for n in after if n.name in INDEX])
-        self.pad: dict[str, Value] = {}
-        if self.batcher and self.batcher.bound:
-            self.pad = self.batcher.bound.pad
-            for node in maps_after:  # they only choose and rename
+        if any(self.pad.values()):
+            if any(n.name not in ("select", "drop", "rename") for n in maps_after):
+                raise PlanError("an operator that computes, after a batcher that pads")
+            for node in maps_after:
                 self.pad = node.bound.apply(self.pad, None)
+        if self.batcher and self.batcher.bound:
             maps_after = [self.batcher, *maps_after]
         self.chain += maps_after
         self.n = self.count(self.chain)
@@ -176,6 +184,10 @@ class Plan:
             self.any_named(before, "flat_map") or self.any_named(before, "pack")
         ):
             raise PlanError("flat_map or pack with on_error replace")
+        if self.any_named(after, "window"):
+            raise PlanError("window behind a batcher")
+        if self.on_error == "replace" and self.any_named(before, "window"):
+            raise PlanError("window with on_error replace")
         packs = [i for i, node in enumerate(before) if node.name == "pack"]
         if packs and (
             len(packs) > 1
@@ -207,11 +219,10 @@ class Plan:
                 node.leaf = len(self.sources)
                 self.sources.append(SOURCES[node.name](node.attrs, self.base))
                 types = dict(self.sources[-1].types)
-            elif node.name == "zip":
+            elif node.name in JOINED:
                 node.leaf = len(self.sources)
-                batcher = self.batcher.attrs if self.batcher else {"size": 1}
-                size = max(batcher.get("sizes") or [batcher["size"]])
-                self.sources.append(zipped.Zipped(node, self.base, Plan.of_inputs(self.base, size)))
+                inputs = Plan.of_inputs(self.base, self.batch_size)
+                self.sources.append(JOINED[node.name](node, self.base, inputs))
                 node.inputs = []
                 types = dict(self.sources[-1].types)
             elif node.name in JOINS:
@@ -221,6 +232,19 @@ class Plan:
                 node.bound.before = types
                 types = node.bound.types
         return types
+
+    def bind_padding(self, types: dict[str, Type]) -> dict[str, Type]:
+        """Sets `pad`. The types after the batcher: what is padded to a given size varies before."""
+        name, attrs = self.batcher.name, self.batcher.attrs
+        if isinstance(attrs["pad"], dict) and not set(attrs["pad"]) <= set(types):
+            raise PlanError(f"{name}: pad names a component that does not exist")
+        self.pad = {component: padding.of(name, attrs, component, t) for component, t in types.items()}
+        after = dict(types)
+        for component, p in self.pad.items():
+            if p and p.to and types[component].dims:
+                dims = tuple(None if t is not None else d for t, d in zip(p.to, types[component].dims))
+                after[component] = Type(types[component].dtype, dims)
+        return after
 
     def count_known(self, nodes: list[Node]) -> bool:
         return all(

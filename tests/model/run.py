@@ -176,21 +176,22 @@ class Run:
     def stack(self, batch: Batch) -> None:
         batch.rows = [row for row in batch.rows if row is not MISSING]
         n = len(batch.rows)
+        longest = self.longest(batch.rows)
         for row in batch.rows:
             if row.error:
                 raise row.error
         for name, type_ in self.plan.types_of_rows.items():
             values = [row.components[name] for row in batch.rows]
             if not values:
-                stacked = self.empty(name, type_)
+                stacked = self.empty(name, type_, longest)
             elif not self.plan.batcher:
                 stacked = component(name, values[0])
             elif type_.dtype == "bytes":
                 lengths = hashes.le64(*(len(v.data) for v in values))
                 stacked = (name, "bytes", (n,), lengths + b"".join(v.data for v in values))
             else:
-                if self.plan.batcher.name == "bucket_by_length":
-                    values = self.padded(name, values)
+                if pad := self.plan.pad.get(name):
+                    values = pad.apply(name, values, longest)
                 if len({v.shape for v in values}) > 1:
                     raise RunError(f"batch: {name} has elements of different shapes")
                 stacked = (name, type_.dtype, (n, *values[0].shape), b"".join(v.raw() for v in values))
@@ -229,23 +230,18 @@ class Run:
         body = data[8 * dims[0] :]
         return [body[start:end] for start, end in zip([0, *ends], ends)]
 
-    @staticmethod
-    def empty(name: str, type_: Type) -> hashes.Component:
+    def longest(self, rows: list[Element]) -> int | None:
+        """The largest length of the batch's bucket; None: it has no limit."""
+        boundaries = self.plan.batcher.attrs.get("boundaries", []) if self.plan.batcher else []
+        key = rows[0].key if rows else len(boundaries)
+        return max(0, boundaries[key] - 1) if key < len(boundaries) else None
+
+    def empty(self, name: str, type_: Type, longest: int | None) -> hashes.Component:
         if type_.dtype == "bytes":
             return name, "bytes", (0,), b""
+        if pad := self.plan.pad.get(name):
+            return name, type_.dtype, (0, *pad.empty(type_, longest)), b""
         return name, type_.dtype, (0, *(d or 0 for d in type_.dims or ())), b""
-
-    def padded(self, name: str, values: list[Value]) -> list[Value]:
-        if len({len(v.shape) for v in values}) > 1:
-            raise RunError(f"bucket_by_length: {name} has elements of different ranks")
-        shape = tuple(max(dims) for dims in zip(*(v.shape for v in values)))
-        pad = self.plan.pad[name]
-        result = []
-        for value in values:
-            data = np.full(shape, pad.data, dtype=storage(value.dtype))
-            data[tuple(slice(d) for d in value.shape)] = value.data
-            result.append(Value(value.dtype, data))
-        return result
 
     @staticmethod
     def element_hash(row: Element) -> int:

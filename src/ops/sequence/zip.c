@@ -1,68 +1,16 @@
 /* zip: its inputs side by side. It is a source: each of its records consists of one record of each input.
  * `load` finds and reads these when a block is planned; `produce` runs the inputs' sources on them. */
-#include "base/clock.h"
 #include "base/hash.h"
 #include "dataset/seq.h"
+#include "ops/sequence/gather.h"
 #include "ops/source/keyed_source.h"
 #include "pipeline/roles.h"
-#include "storage/file.h"
 
 struct zip {
     struct cw_keyed_source base;
     struct cw_sequence *inputs; /* source k and child k of the root belong to input k */
     const struct cw_program *program;
 };
-
-/* One input's part of a row that is loaded. */
-struct zipped {
-    uint64_t row;         /* row of the input's source */
-    struct cw_tensor raw; /* the bytes of the record; empty if the source computes its records */
-};
-
-/* Reads n records into ret, and checks that their files have not changed since they were indexed. */
-static int zip_read(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
-                    struct cw_tensor *ret, struct cw_error *err)
-{
-    struct cw_extent *e = cw_arena_alloc(arena, n * sizeof(*e), err);
-    int r = e ? 0 : err->status;
-    for (size_t i = 0; i < n && r >= 0; i++) {
-        r = s->ops->locate(s, rows[i], &e[i], err);
-        void *data = r < 0 ? NULL : cw_arena_alloc(arena, e[i].length, err);
-        if (r >= 0)
-            r = data ? cw_extent_read(&e[i], data, false, err) : err->status;
-        if (r >= 0)
-            ret[i] = (struct cw_tensor){.data = data, .size = e[i].length};
-    }
-    uint64_t read_ns = cw_now_ns();
-    for (size_t i = 0; i < n && r >= 0; i++)
-        r = cw_file_check(e[i].file, read_ns, false, err);
-    return r;
-}
-
-/* Finds and reads the records of input k at the positions l->rows, and stores them in to[i * n_inputs + k].
- * `refs`, `rows` and `raw` are scratch, l->n items each. */
-static int zip_load_input(const struct zip *z, const struct cw_load *l, struct cw_epoch *e, unsigned k,
-                          struct cw_ref *refs, uint64_t *rows, struct cw_tensor *raw, struct zipped *to,
-                          struct cw_error *err)
-{
-    const struct cw_source *s = z->inputs->sources[k];
-    struct cw_load own = *l;
-    for (size_t i = 0; i < l->n; i++)
-        refs[i] = cw_ref_at(l->rows[i], l->passes[i]);
-    int r = cw_epoch_lookup(e, z->inputs->root->children[k], refs, l->n, err);
-    for (size_t i = 0; i < l->n; i++) {
-        rows[i] = refs[i].row;
-        raw[i] = (struct cw_tensor){0};
-    }
-    if (r >= 0 && s->ops->locate)
-        r = zip_read(s, rows, l->n, l->arena, raw, err);
-    own.rows = rows;
-    if (r >= 0 && s->ops->load)
-        r = s->ops->load(s, &own, raw, err);
-    for (size_t i = 0; i < l->n && r >= 0; i++)
-        to[i * z->inputs->n_sources + k] = (struct zipped){.row = rows[i], .raw = raw[i]};
-    return r;
-}
 
 static int zip_load(const struct cw_source *s, const struct cw_load *l, struct cw_tensor *raw,
                     struct cw_error *err)
@@ -71,11 +19,8 @@ static int zip_load(const struct cw_source *s, const struct cw_load *l, struct c
     unsigned n_inputs = z->inputs->n_sources;
     struct cw_error local = {0};
     err = err ? err : &local;
-    struct cw_ref *refs = cw_arena_alloc(l->arena, l->n * sizeof(*refs), err);
-    uint64_t *rows = cw_arena_alloc(l->arena, l->n * sizeof(*rows), err);
-    struct cw_tensor *scratch = cw_arena_alloc(l->arena, l->n * sizeof(*scratch), err);
-    struct zipped *to = cw_arena_alloc(l->arena, l->n * n_inputs * sizeof(*to), err);
-    if (!refs || !rows || !scratch || !to)
+    struct cw_gathered *to = cw_arena_alloc(l->arena, l->n * n_inputs * sizeof(*to), err);
+    if (!to)
         return err->status;
     struct cw_epoch e;
     int r = cw_epoch_init(&e, z->inputs, l->epoch->seed, l->epoch->epoch, l->arena->budget, err);
@@ -84,7 +29,7 @@ static int zip_load(const struct cw_source *s, const struct cw_load *l, struct c
     e.stopped = l->epoch->stopped;
     e.stop_arg = l->epoch->stop_arg;
     for (unsigned k = 0; k < n_inputs && r >= 0; k++)
-        r = zip_load_input(z, l, &e, k, refs, rows, scratch, to, err);
+        r = cw_gather_load(&e, k, l, to + k, n_inputs, err);
     cw_epoch_deinit(&e);
     for (size_t i = 0; i < l->n; i++)
         raw[i] = (struct cw_tensor){.data = to + i * n_inputs, .size = n_inputs * sizeof(*to)};
@@ -119,7 +64,7 @@ static int zip_produce(const struct cw_source *s, const struct cw_op *op CW_UNUS
         const struct cw_source *input = z->inputs->sources[k];
         const struct cw_fault *older = b->faults;
         for (size_t i = 0; i < b->n; i++) {
-            const struct zipped *from = (const struct zipped *)loaded[i].data + k;
+            const struct cw_gathered *from = (const struct cw_gathered *)loaded[i].data + k;
             rows[i] = from->row;
             raw[i] = from->raw;
         }
@@ -155,7 +100,7 @@ static int zip_build(struct cw_seq_build *b, const struct cw_node *node, bool ba
     struct zip *z = calloc(1, sizeof(*z));
     if (!z)
         return cw_error_nomem(b->err, sizeof(*z), "a source");
-    int r = cw_seq_open_inputs(b, node, &z->inputs);
+    int r = cw_seq_open_chains(b, node->inputs, node->n_inputs, &z->inputs);
     if (r < 0) {
         free(z);
         return r;
@@ -174,7 +119,8 @@ static int zip_build(struct cw_seq_build *b, const struct cw_node *node, bool ba
     cw_key_u64(&snapshot, z->inputs->snapshot);
     z->base.base.snapshot = cw_key_hash(&snapshot);
     z->base.base.random_access = random_access;
-    z->program = &c->programs[b->leaf];
+    z->base.base.loaded_bytes = z->inputs->n_sources * sizeof(struct cw_gathered);
+    z->program = cw_seq_program(b);
     *at = cw_seq_new_leaf(b, &z->base.base);
     if (!*at)
         return CW_E_MEMORY;
