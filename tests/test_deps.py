@@ -19,7 +19,7 @@ TOOLS = ("sh", "awk", "cat", "cut", "date", "env", "find", "grep", "head", "past
 EVERYWHERE = """gcc libc6-dev bash make meson ninja-build pkg-config python3 libjansson-dev
     libxxhash-dev zlib1g-dev libjpeg-dev libwebp-dev libuv1-dev libprotobuf-c-dev
     protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev
-    liblzma-dev libbz2-dev mate-backgrounds
+    liblzma-dev libbz2-dev libsndfile1-dev libsoxr-dev libkissfft-dev mate-backgrounds
     ukui-wallpapers libcmocka-dev clang python3-venv ca-certificates openssl strace iproute2
     nftables llvm g++ groff-base python3-dev gcovr libpng-dev""".split()
 
@@ -305,7 +305,8 @@ def test_no_install(tmp_path, release):
     machine = Machine(tmp_path, release)
     done = machine.deps("--no-install", "build", "coverage")
     assert done.returncode == 1 and done.stdout == ""
-    why, line = done.stderr.splitlines()
+    optional, why, line = done.stderr.splitlines()
+    assert optional.startswith("deps: optional and missing: audio files (libsndfile), ")
     assert (
         why == "deps: packages are missing, and --no-install forbids to install them. Install them as root:"
     )
@@ -318,7 +319,7 @@ def test_neither_root_nor_sudo(tmp_path):
     machine = Machine(tmp_path, RELEASES["Debian 12"], uid=1000)
     done = machine.deps("build")
     assert done.returncode == 1 and done.stdout == ""
-    why, line = done.stderr.splitlines()
+    _, why, line = done.stderr.splitlines()
     assert "this user is not root, and there is no sudo" in why and line.startswith(f"{BY_HAND}gcc ")
     assert machine.read("log") == []
 

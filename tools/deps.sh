@@ -39,6 +39,9 @@ build|libmicrohttpd 0.9.72|library libmicrohttpd 0.9.72|libmicrohttpd-dev
 build|zstd 1.4|library libzstd 1.4|libzstd-dev
 build|xz 5.2|library liblzma 5.2|liblzma-dev
 build|bzip2|header bzlib.h|libbz2-dev
+build?|audio files (libsndfile)|library sndfile 1.0.28|libsndfile1-dev
+build?|sample rates of audio (libsoxr)|library soxr 0.1.3|libsoxr-dev
+build?|spectrograms of audio (kissfft)|library kissfft-float 131|libkissfft-dev
 demo|12 photographs below /usr/share/backgrounds|photographs 12|mate-backgrounds
 demo?|more photographs|photographs 30|ukui-wallpapers
 demo?|more photographs|photographs 30|lomiri-wallpapers-16.04

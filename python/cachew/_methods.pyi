@@ -307,6 +307,28 @@ class Operators:
         delimiter: what separates the fields of a row (a string: one of ",", "\t", ";", "|")
         """
 
+    def decode_audio(
+        self,
+        component: str,
+        *,
+        mono: bool = True,
+        sample_rate: str = "sample_rate",
+        max_samples: int = 268435456,
+    ) -> Dataset:
+        """Decodes WAV, FLAC, Ogg or MP3 bytes to samples, float32.
+
+        The format is detected from the content, by libsndfile. Samples of integers are divided by
+        2^(bits - 1), so that they lie in [-1, 1). A file without samples, a damaged one, or one that
+        is cut off fails the record. docs/audio.md has the details.
+
+        component: the encoded audio, bytes (the name of a component)
+        mono: true: the mean of the channels, [n]; false: all channels, [n, channels] (true or false)
+        sample_rate: name of the component that gets the file's sample rate in Hz, int32; "": none (a
+            string)
+        max_samples: most samples (frames times channels); longer audio fails the record (an integer,
+            from 1 to 1099511627776)
+        """
+
     def decode_image(
         self,
         component: str,
@@ -477,6 +499,37 @@ class Operators:
         default: the result for any other word (an integer)
         """
 
+    def mel_spectrogram(
+        self,
+        component: str,
+        *,
+        n_fft: int = 400,
+        hop: int = 160,
+        mels: int = 80,
+        rate: int = 16000,
+        f_min: float = 0,
+        f_max: float = 0,
+        scale: Literal["htk", "slaney"] = "htk",
+    ) -> Dataset:
+        """Computes the power spectrogram of audio on the mel scale, float32 [mels, frames].
+
+        The result of torchaudio's `MelSpectrogram(rate, n_fft, hop_length=hop, n_mels=mels)`: Hann
+        window, frames centred on every hop-th sample, mirrored ends, squared magnitudes. docs/audio.md
+        has the formulas. For a log-mel spectrogram, `assign` `log(audio + 1e-6)`.
+
+        component: the samples, float32 [n] (the name of a component)
+        n_fft: samples of a frame: the length of the window and of the transform; an even number (an
+            integer, from 2 to 1048576)
+        hop: samples from frame to frame (an integer, from 1 to 16777216)
+        mels: number of mel bands (an integer, from 1 to 4096)
+        rate: the sample rate of the samples, in Hz (an integer, from 1 to 16777216)
+        f_min: lowest frequency, in Hz (a number, from 0 to 16777216)
+        f_max: highest frequency, in Hz; 0: rate / 2 (a number, from 0 to 16777216)
+        scale: htk: HTK's mel scale and triangles of height 1, as torchaudio; slaney: Slaney's mel
+            scale and triangles of equal area, as librosa and Whisper (a string: one of "htk",
+            "slaney")
+        """
+
     @classmethod
     def mix(
         cls,
@@ -612,6 +665,17 @@ class Operators:
         padding_mode: "constant": the new pixels are `fill`; "edge": the nearest pixel of the image;
             "reflect": the image mirrored at its outermost pixels, which are not repeated; "symmetric":
             mirrored at its edges (a string: one of "constant", "edge", "reflect", "symmetric")
+        """
+
+    def pad_or_trim(self, component: str, length: int, *, value: float = 0) -> Dataset:
+        """Fills up or cuts off the end of the first dimension, to a fixed length.
+
+        For audio of different lengths that is to be batched: samples [n] become [length]. All dtypes
+        of numbers; other dimensions stay.
+
+        component: the component (the name of a component)
+        length: the new size of the first dimension (an integer, from 0 to 1099511627776)
+        value: what is added, converted as by `cast` (a number)
         """
 
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
@@ -756,6 +820,28 @@ class Operators:
             -1e+30)
         """
 
+    def random_gain(self, component: str, *, db: float | Sequence[float] = [-6, 6]) -> Dataset:
+        """Makes audio louder or softer, at random.
+
+        Multiplies the samples of an element by 10^(g / 20), where g is drawn uniformly from `db`.
+        Samples are not clipped.
+
+        component: the samples, float32 (the name of a component)
+        db: smallest and largest gain, in dB; a single number: always this gain (a list of numbers or a
+            single one of length 2, from -200 to 200)
+        """
+
+    def random_noise(self, component: str, *, snr: float | Sequence[float] = [10, 40]) -> Dataset:
+        """Adds white noise to audio, at random.
+
+        The noise of an element is normally distributed. Its ratio of signal to noise (of their mean
+        squares) is drawn uniformly from `snr`. Silence stays silence.
+
+        component: the samples, float32 (the name of a component)
+        snr: smallest and largest ratio of signal to noise, in dB; a single number: always this ratio
+            (a list of numbers or a single one of length 2, from -200 to 200)
+        """
+
     def random_resized_crop(
         self,
         component: str,
@@ -850,6 +936,27 @@ class Operators:
         component: the component (the name of a component)
         shape: the new shape; one size may be -1 and follows from the number of values (a list of
             integers of length 0 to 6, from -1 to 1099511627776)
+        """
+
+    def resample_audio(
+        self,
+        component: str,
+        rate: int,
+        *,
+        sample_rate: str = "sample_rate",
+        input_rate: int = 0,
+    ) -> Dataset:
+        """Changes the sample rate of audio.
+
+        Computed by libsoxr with its quality HQ, each channel by itself. Samples that have the new rate
+        already stay as they are. docs/audio.md has the details.
+
+        component: the samples, float32 [n] or [n, channels] (the name of a component)
+        rate: the new sample rate, in Hz (an integer, from 1 to 16777216)
+        sample_rate: the component with the sample rate of the samples, int32; it becomes the new rate
+            (the name of a component)
+        input_rate: the sample rate of all elements, in Hz, if no component has it; 0: `sample_rate`
+            has it (an integer, from 0 to 16777216)
         """
 
     def resize(
@@ -990,6 +1097,29 @@ class Operators:
             of numbers or a single one of length 1 to 65536)
         dtype: dtype of the result: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 ..
             uint64, int8 .. int64, float16, bfloat16, float32, float64))
+        """
+
+    def spec_augment(
+        self,
+        component: str,
+        *,
+        freq_mask: int = 27,
+        time_mask: int = 100,
+        freq_masks: int = 1,
+        time_masks: int = 1,
+        value: float = 0,
+    ) -> Dataset:
+        """Masks frequencies and times of a spectrogram, at random.
+
+        SpecAugment without time warping (Park et al., 2019). The width of a mask is drawn uniformly
+        from 0 to its largest width, its begin from all places where it fits.
+
+        component: the spectrogram, float32 [frequencies, times] (the name of a component)
+        freq_mask: most frequencies of a frequency mask (an integer, from 0 to 16777216)
+        time_mask: most times of a time mask (an integer, from 0 to 16777216)
+        freq_masks: number of frequency masks (an integer, from 0 to 1000)
+        time_masks: number of time masks (an integer, from 0 to 1000)
+        value: what masked places become (a number)
         """
 
     @classmethod

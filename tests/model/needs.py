@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import colours, components, geometry, operators, parser
+from . import audio, colours, components, geometry, operators, parser
 
 ON_ONE_COMPONENT = (
     "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
     "normalize", "cast", "transpose_image", "tokenize", *components.ON_ONE, *geometry.OPERATORS,
-    *colours.NAMES,
+    *colours.NAMES, *audio.ON_ONE,
 )  # fmt: skip
 
 
@@ -24,6 +24,12 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
     attrs, bound = node.attrs, node.bound
     if node.name in ON_ONE_COMPONENT:
         return needed, node if attrs["component"] in needed else None
+    if node.name == "decode_audio":
+        wanted = needed & {attrs["component"], attrs["sample_rate"]}
+        if not wanted:
+            return needed, None
+        bound = operators.decode_audio(attrs, bound.before, wanted)
+        return (needed - wanted) | {attrs["component"]}, replace(node, bound=bound)
     if node.name == "parse_example":
         features = {name: f for name, f in attrs["features"].items() if name in needed}
         attrs = {**attrs, "features": features}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import colours, example, expressions, geometry, hosted, images, mathfn, text
+from . import audio, colours, example, expressions, geometry, hosted, images, mathfn, text
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -69,6 +69,11 @@ DEFAULTS: dict[str, dict] = {
     "concat": {},
     "tokenize": {"add_special_tokens": True, "truncation": []},
     "mix": {"stop": "first"},
+    "decode_audio": {"mono": True, "sample_rate": "sample_rate", "max_samples": 1 << 28},
+    "random_gain": {"db": [-6, 6]},
+    "random_noise": {"snr": [10, 40]},
+    "spec_augment": {"freq_mask": 27, "time_mask": 100, "freq_masks": 1, "time_masks": 1, "value": 0},
+    "pad_or_trim": {"value": 0},
     "zip": {"stop": "first"},
     "delay": {"where": "true"},
     "fail": {"where": "true", "kind": "error"},
@@ -525,7 +530,24 @@ def tokenize(attrs: dict, types: Types) -> Bound:
     return on_component(types, attrs["component"], *text.tokenize(attrs, types))
 
 
+def decode_audio(attrs: dict, types: Types, wanted: set[str] | None = None) -> Bound:
+    """wanted: the outputs that somebody needs; None: all."""
+    outputs, decode = audio.decode_audio(attrs, types)
+
+    def apply(components: Components, _draw: Draw) -> Components:
+        given = decode(components[attrs["component"]], set(outputs) if wanted is None else wanted)
+        return {**components, **given}
+
+    return Bound({**types, **outputs}, apply)
+
+
+def of_audio(name: str) -> Callable[[dict, Types], Bound]:
+    return lambda attrs, types: on_component(types, attrs["component"], *audio.OF[name](attrs, types))
+
+
 BINDERS = {
+    "decode_audio": decode_audio,
+    **{name: of_audio(name) for name in audio.OF},
     "pack": pack,
     "tokenize": tokenize,
     "parse_example": parse_example,
