@@ -293,6 +293,19 @@ def failure(tmp_path, source, op, code=2):
         (synthetic([4, 5, 3]), {"op": "color_jitter", "hue": 0.6}, "hue", "from -0.5 to 0.5"),
         (synthetic([4, 5, 3]), {"op": "color_jitter", "hue": -0.1}, "hue", "a number from 0 on"),
         (synthetic([4, 5, 3]), {"op": "color_jitter", "contrast": [2, 1]}, "contrast", "[least, greatest]"),
+        (
+            synthetic([4, 5, 3], "float32"),
+            {"op": "trivial_augment"},
+            "component",
+            "an image of uint8 with 1 or 3",
+        ),
+        (
+            synthetic([4, 5, 3]),
+            {"op": "rand_augment", "magnitude": 31},
+            "magnitude",
+            "num_magnitude_bins, 31",
+        ),
+        (synthetic([4, 5, 3]), {"op": "auto_augment", "policy": "x"}, "policy", "imagenet"),
         (synthetic([4, 5, 3]), {"op": "adjust_sharpness", "sharpness_factor": -1}, "sharpness_factor", ""),
     ],
 )

@@ -87,6 +87,22 @@ class Operators:
         set: {name: expression}; a component that has the same name is replaced (an object)
         """
 
+    def auto_augment(
+        self,
+        component: str,
+        *,
+        policy: Literal["imagenet", "cifar10", "svhn"] = "imagenet",
+    ) -> Dataset:
+        """Augments uint8 images by a pair of changes that was learned.
+
+        AutoAugment: each element draws one of the policy's 25 pairs of changes, which of the two are
+        done, and their signs. The results are those of torchvision on Pillow images.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        policy: the data set that the pairs were learned for (a string: one of "imagenet", "cifar10",
+            "svhn")
+        """
+
     def autocache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
         """Marks a cache point: a place where elements may be cached, so that they need not be computed
         again.
@@ -705,6 +721,25 @@ class Operators:
         p: probability that an element is changed (a number, from 0 to 1)
         """
 
+    def rand_augment(
+        self,
+        component: str,
+        *,
+        num_ops: int = 2,
+        magnitude: int = 9,
+        num_magnitude_bins: int = 31,
+    ) -> Dataset:
+        """Augments uint8 images by several drawn changes of a fixed magnitude.
+
+        RandAugment: each element draws num_ops of 14 changes (shears, translations, a rotation,
+        changes of colours), and their signs. The results are those of torchvision on Pillow images.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        num_ops: number of augmentations of each image (an integer, from 0 to 16)
+        magnitude: how strong they are, from 0 to num_magnitude_bins - 1 (an integer, from 0 to 999)
+        num_magnitude_bins: number of magnitudes (an integer, from 2 to 1000)
+        """
+
     def random_affine(
         self,
         component: str,
@@ -785,6 +820,17 @@ class Operators:
         vertical: probability of an upside-down flip (a number, from 0 to 1)
         """
 
+    def random_gain(self, component: str, *, db: float | Sequence[float] = [-6, 6]) -> Dataset:
+        """Makes audio louder or softer, at random.
+
+        Multiplies the samples of an element by 10^(g / 20), where g is drawn uniformly from `db`.
+        Samples are not clipped.
+
+        component: the samples, float32 (the name of a component)
+        db: smallest and largest gain, in dB; a single number: always this gain (a list of numbers or a
+            single one of length 2, from -200 to 200)
+        """
+
     def random_grayscale(self, component: str, *, p: float = 0.1) -> Dataset:
         """Makes images grey, at random.
 
@@ -792,6 +838,17 @@ class Operators:
 
         component: the image, of 1 or 3 channels (the name of a component)
         p: probability that an element becomes grey (a number, from 0 to 1)
+        """
+
+    def random_noise(self, component: str, *, snr: float | Sequence[float] = [10, 40]) -> Dataset:
+        """Adds white noise to audio, at random.
+
+        The noise of an element is normally distributed. Its ratio of signal to noise (of their mean
+        squares) is drawn uniformly from `snr`. Silence stays silence.
+
+        component: the samples, float32 (the name of a component)
+        snr: smallest and largest ratio of signal to noise, in dB; a single number: always this ratio
+            (a list of numbers or a single one of length 2, from -200 to 200)
         """
 
     def random_perspective(
@@ -818,28 +875,6 @@ class Operators:
         fill: value of the result where it shows what is outside of the image, per channel; a single
             number: of all channels (a list of numbers or a single one of length 1 to 64, at least
             -1e+30)
-        """
-
-    def random_gain(self, component: str, *, db: float | Sequence[float] = [-6, 6]) -> Dataset:
-        """Makes audio louder or softer, at random.
-
-        Multiplies the samples of an element by 10^(g / 20), where g is drawn uniformly from `db`.
-        Samples are not clipped.
-
-        component: the samples, float32 (the name of a component)
-        db: smallest and largest gain, in dB; a single number: always this gain (a list of numbers or a
-            single one of length 2, from -200 to 200)
-        """
-
-    def random_noise(self, component: str, *, snr: float | Sequence[float] = [10, 40]) -> Dataset:
-        """Adds white noise to audio, at random.
-
-        The noise of an element is normally distributed. Its ratio of signal to noise (of their mean
-        squares) is drawn uniformly from `snr`. Silence stays silence.
-
-        component: the samples, float32 (the name of a component)
-        snr: smallest and largest ratio of signal to noise, in dB; a single number: always this ratio
-            (a list of numbers or a single one of length 2, from -200 to 200)
         """
 
     def random_resized_crop(
@@ -928,16 +963,6 @@ class Operators:
         count: number of passes; -1: endless (an integer, at least -1)
         """
 
-    def reshape(self, component: str, shape: Sequence[int]) -> Dataset:
-        """Gives an array another shape with the same values, in the same order.
-
-        A record fails if its number of values does not fit the shape. `[]` is the shape of a scalar.
-
-        component: the component (the name of a component)
-        shape: the new shape; one size may be -1 and follows from the number of values (a list of
-            integers of length 0 to 6, from -1 to 1099511627776)
-        """
-
     def resample_audio(
         self,
         component: str,
@@ -957,6 +982,16 @@ class Operators:
             (the name of a component)
         input_rate: the sample rate of all elements, in Hz, if no component has it; 0: `sample_rate`
             has it (an integer, from 0 to 16777216)
+        """
+
+    def reshape(self, component: str, shape: Sequence[int]) -> Dataset:
+        """Gives an array another shape with the same values, in the same order.
+
+        A record fails if its number of values does not fit the shape. `[]` is the shape of a scalar.
+
+        component: the component (the name of a component)
+        shape: the new shape; one size may be -1 and follows from the number of values (a list of
+            integers of length 0 to 6, from -1 to 1099511627776)
         """
 
     def resize(
@@ -1065,6 +1100,29 @@ class Operators:
         p: probability that an element is changed (a number, from 0 to 1)
         """
 
+    def spec_augment(
+        self,
+        component: str,
+        *,
+        freq_mask: int = 27,
+        time_mask: int = 100,
+        freq_masks: int = 1,
+        time_masks: int = 1,
+        value: float = 0,
+    ) -> Dataset:
+        """Masks frequencies and times of a spectrogram, at random.
+
+        SpecAugment without time warping (Park et al., 2019). The width of a mask is drawn uniformly
+        from 0 to its largest width, its begin from all places where it fits.
+
+        component: the spectrogram, float32 [frequencies, times] (the name of a component)
+        freq_mask: most frequencies of a frequency mask (an integer, from 0 to 16777216)
+        time_mask: most times of a time mask (an integer, from 0 to 16777216)
+        freq_masks: number of frequency masks (an integer, from 0 to 1000)
+        time_masks: number of time masks (an integer, from 0 to 1000)
+        value: what masked places become (a number)
+        """
+
     def stack(self, components: Sequence[str], name: str, *, axis: int = 0) -> Dataset:
         """Makes one component of several of the same dtype and shape, along a new dimension.
 
@@ -1097,29 +1155,6 @@ class Operators:
             of numbers or a single one of length 1 to 65536)
         dtype: dtype of the result: float16, bfloat16, float32 or float64 (a dtype (bool, uint8 ..
             uint64, int8 .. int64, float16, bfloat16, float32, float64))
-        """
-
-    def spec_augment(
-        self,
-        component: str,
-        *,
-        freq_mask: int = 27,
-        time_mask: int = 100,
-        freq_masks: int = 1,
-        time_masks: int = 1,
-        value: float = 0,
-    ) -> Dataset:
-        """Masks frequencies and times of a spectrogram, at random.
-
-        SpecAugment without time warping (Park et al., 2019). The width of a mask is drawn uniformly
-        from 0 to its largest width, its begin from all places where it fits.
-
-        component: the spectrogram, float32 [frequencies, times] (the name of a component)
-        freq_mask: most frequencies of a frequency mask (an integer, from 0 to 16777216)
-        time_mask: most times of a time mask (an integer, from 0 to 16777216)
-        freq_masks: number of frequency masks (an integer, from 0 to 1000)
-        time_masks: number of time masks (an integer, from 0 to 1000)
-        value: what masked places become (a number)
         """
 
     @classmethod
@@ -1269,6 +1304,16 @@ class Operators:
         component: the image (the name of a component)
         layout: "chw": [height, width, channels] to [channels, height, width]; "hwc": the reverse (a
             string: one of "chw", "hwc")
+        """
+
+    def trivial_augment(self, component: str) -> Dataset:
+        """Augments uint8 images by one drawn change of a drawn magnitude.
+
+        TrivialAugmentWide: each element draws one of 14 changes (shears, translations, a rotation,
+        changes of colours), one of 31 magnitudes, and its sign. The results are those of torchvision
+        on Pillow images.
+
+        component: the image, of 1 or 3 channels (the name of a component)
         """
 
     def window(

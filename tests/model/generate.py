@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from model import (
     audio,
-    colours,
     components,
     datasets,
     random_colours,
@@ -480,7 +479,7 @@ class Generator:
                 ["resize", "random_resized_crop", "random_resized_crop", "center_crop", "random_crop", None]
             )
             self.size = [rng.randint(1, 24), rng.randint(1, 24)]
-            self.coloured = rng.choice([*colours.NAMES, *[None] * 3])
+            self.coloured = rng.choice([*random_colours.NAMES, *[None] * 3])
         given = {"component": component, **self.decoded}
         if rng.random() < 0.1:
             given["max_pixels"] = rng.randint(200, 1600)
@@ -554,7 +553,7 @@ class Generator:
                 "window",
             ]
             + COMPONENTS
-            + [self.rng.choice(colours.NAMES)] * 3
+            + [self.rng.choice(random_colours.NAMES)] * 3
             + list(audio.ON_ONE)
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
             * self.functions
@@ -702,7 +701,7 @@ class Generator:
         elif kind in COMPONENTS:
             given = random_components.of(rng, kind, types)
             return given and self.finish(kind, given)
-        elif kind in colours.NAMES:
+        elif kind in random_colours.NAMES:
             given = random_colours.of(rng, kind, types)
             return given and self.finish(kind, given)
         elif kind == "rename":
@@ -816,7 +815,7 @@ class Generator:
                 "rename",
                 "normalize",
                 "random_flip",
-                self.rng.choice(colours.NAMES),
+                self.rng.choice(random_colours.NAMES),
                 "take",
                 "skip",
                 "repeat",

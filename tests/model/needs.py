@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import audio, colours, components, geometry, operators, parser
+from . import audio, augment, colours, components, geometry, operators, parser
 
 ON_ONE_COMPONENT = (
     "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
     "normalize", "cast", "transpose_image", "tokenize", *components.ON_ONE, *geometry.OPERATORS,
-    *colours.NAMES, *audio.ON_ONE,
+    *colours.NAMES, *augment.NAMES, *audio.ON_ONE,
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import audio, colours, example, expressions, geometry, hosted, images, mathfn, text
+from . import audio, augment, colours, example, expressions, geometry, hosted, images, mathfn, text
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -51,6 +51,9 @@ DEFAULTS: dict[str, dict] = {
     "adjust_sharpness": {"p": 1},
     "grayscale": {"num_output_channels": 1},
     "random_grayscale": {"p": 0.1},
+    "rand_augment": {"num_ops": 2, "magnitude": 9, "num_magnitude_bins": 31},
+    "trivial_augment": {},
+    "auto_augment": {"policy": "imagenet"},
     "color_jitter": {"brightness": 0, "contrast": 0, "saturation": 0, "hue": 0},
     "normalize": {"dtype": "float32"},
     "cast": {},
@@ -412,6 +415,20 @@ def color_jitter(attrs: dict, types: Types) -> Bound:
     )
 
 
+def policy(name: str):
+    def bind_policy(attrs: dict, types: Types) -> Bound:
+        if name == "rand_augment" and attrs["magnitude"] >= attrs["num_magnitude_bins"]:
+            raise PlanError("rand_augment: no such magnitude")
+        return on_component(
+            types,
+            attrs["component"],
+            colour_type(types, attrs["component"], False),
+            checked(lambda value, draw: changed(value, lambda x: augment.augment(name, x, attrs, draw))),
+        )
+
+    return bind_policy
+
+
 # ---- components ----
 
 
@@ -566,6 +583,7 @@ BINDERS = {
     "grayscale": grayscale,
     "random_grayscale": colour(colours.random_grayscale),
     "color_jitter": color_jitter,
+    **{name: policy(name) for name in augment.NAMES},
     "normalize": normalize,
     "cast": cast_component,
     "transpose_image": transpose_image,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 
+from . import augment, colours
 from .dtypes import Type
+
+NAMES = (*colours.NAMES, *augment.NAMES)
 
 
 def of(rng: random.Random, kind: str, types: dict[str, Type]) -> dict | None:
     """Attributes of an operator; None where no component fits it."""
-    dtypes = ("uint8",) if kind in ("posterize", "equalize") else ("uint8", "float32")
+    dtypes = ("uint8",) if kind in ("posterize", "equalize", *augment.NAMES) else ("uint8", "float32")
     fitting = [
         name
         for name, t in types.items()
@@ -19,6 +22,12 @@ def of(rng: random.Random, kind: str, types: dict[str, Type]) -> dict | None:
         return None
     name = rng.choice(fitting)
     given: dict = {"component": name}
+    if kind == "rand_augment":
+        bins = rng.choice([2, 11, 31])
+        given |= {"num_magnitude_bins": bins, "magnitude": rng.randrange(bins)}
+        return given | ({"num_ops": rng.randint(0, 4)} if rng.random() < 0.5 else {})
+    if kind in augment.NAMES:
+        return given
     if kind == "posterize":
         given["bits"] = rng.randint(0, 8)
     elif kind == "solarize":
