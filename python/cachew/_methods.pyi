@@ -323,6 +323,34 @@ class Operators:
         delimiter: what separates the fields of a row (a string: one of ",", "\t", ";", "|")
         """
 
+    def cutmix(
+        self,
+        component: str,
+        label: str,
+        classes: int,
+        *,
+        alpha: float = 1.0,
+        layout: Literal["hwc", "chw"] = "hwc",
+    ) -> Dataset:
+        """Pastes into each image of a batch a rectangle of the image before it, and mixes their labels.
+
+        The operator comes after `batch`; only operators on batches, `take`, `skip` and `repeat` may
+        follow. A batch draws one rectangle: its area is 1 - a share from Beta(alpha, alpha), before it
+        is cut off at the edges of the image. The label becomes share * label + (1 - share) * the label
+        of the image before it, with the share of the pixels that stay; the first image gets a part of
+        the last one (Yun et al.: "CutMix: Regularization Strategy to Train Strong Classifiers with
+        Localizable Features", ICCV 2019; torchvision's CutMix). A label that is no class ends the run.
+
+        component: the images (the name of a component)
+        label: the class of each row: an integer, or float32 [classes], the shares of classes. The
+            result is float32 [classes] (the name of a component)
+        classes: number of classes (an integer, from 1 to 16777216)
+        alpha: parameter of the distribution Beta(alpha, alpha) of the share that rows keep (a number,
+            from 0.01 to 1000)
+        layout: the images are [height, width, channels] ("hwc") or [channels, height, width] ("chw")
+            (a string: one of "hwc", "chw")
+        """
+
     def decode_audio(
         self,
         component: str,
@@ -570,6 +598,23 @@ class Operators:
         stop: first: the result ends where an exhausted input would have to give another element; last:
             exhausted inputs begin again, until each input has been exhausted once; never: exhausted
             inputs begin again, without end (a string: one of "first", "last", "never")
+        """
+
+    def mixup(self, component: str, label: str, classes: int, *, alpha: float = 0.2) -> Dataset:
+        """Mixes each row of a batch with the row before it, and their labels.
+
+        The operator comes after `batch`; only operators on batches, `take`, `skip` and `repeat` may
+        follow. A batch draws one share from Beta(alpha, alpha). A row becomes share * row + (1 -
+        share) * the row before it, and so do labels; the first row is mixed with the last one. Rows
+        are uint8 or float32, of any shape (Zhang, Cisse, Dauphin, Lopez-Paz: "mixup: Beyond Empirical
+        Risk Minimization", ICLR 2018; torchvision's MixUp). A label that is no class ends the run.
+
+        component: the images (the name of a component)
+        label: the class of each row: an integer, or float32 [classes], the shares of classes. The
+            result is float32 [classes] (the name of a component)
+        classes: number of classes (an integer, from 1 to 16777216)
+        alpha: parameter of the distribution Beta(alpha, alpha) of the share that rows keep (a number,
+            from 0.01 to 1000)
         """
 
     def normalize(

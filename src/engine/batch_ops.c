@@ -1,5 +1,6 @@
-/* Runs operators on whole batches (map_batches) when a batch is complete: in the calling thread
- * (cw_batch_apply), or each call on a thread of its own (cw_batch_call_*), which belongs to the assembly. */
+/* Runs operators on whole batches (map_batches, mixup, cutmix) when a batch is complete: in the calling
+ * thread (cw_batch_apply), or each call on a thread of its own (cw_batch_call_*), which belongs to the
+ * assembly. */
 #include "engine/batch_ops.h"
 
 #include <stdatomic.h>
@@ -28,15 +29,44 @@ static int batch_key(const struct cw_compiled *c, const struct cw_op *op, const 
     return 0;
 }
 
-static size_t result_bytes(const struct cw_batch_op *o, const struct cw_batch_result *result, uint32_t n)
+/* Returns the port that makes component i of the result; op->n_out: the component stays as it is. */
+static unsigned result_port(const struct cw_batch_op *o, unsigned i)
+{
+    unsigned k = 0;
+    while (k < o->op->n_out && o->op->out[k].value != o->outputs[i].value)
+        k++;
+    return k;
+}
+
+static size_t result_bytes(const struct cw_batch_op *o, const struct cw_batch_result *result,
+                           const struct cw_batch *from)
 {
     size_t bytes = 0;
-    for (unsigned k = 0; k < o->n_outputs; k++) {
-        bytes += CW_ALIGN_UP(result->columns[k].size, (size_t)COMPONENT_ALIGN);
-        if (o->op->out[k].type.dtype == CW_BYTES)
-            bytes += CW_ALIGN_UP(n * sizeof(uint64_t), (size_t)COMPONENT_ALIGN);
+    for (unsigned i = 0; i < o->n_outputs; i++) {
+        unsigned k = result_port(o, i);
+        size_t size = k < o->op->n_out ? result->columns[k].size : from->components[o->outputs[i].value].size;
+        bytes += CW_ALIGN_UP(size, (size_t)COMPONENT_ALIGN);
+        if (o->outputs[i].type.dtype == CW_BYTES)
+            bytes += CW_ALIGN_UP(from->n * sizeof(uint64_t), (size_t)COMPONENT_ALIGN);
     }
     return CW_MAX(bytes, 1);
+}
+
+/* Copies a component that stays as it is to `at`. Returns the memory behind it. */
+static uint8_t *keep_component(struct cw_batch_component *to, const struct cw_batch_component *from,
+                               uint32_t n, uint8_t *at)
+{
+    const char *name = to->name;
+    *to = *from;
+    to->name = name;
+    if (from->lengths) {
+        to->lengths = memcpy(at, from->lengths, n * sizeof(uint64_t));
+        at += CW_ALIGN_UP(n * sizeof(uint64_t), (size_t)COMPONENT_ALIGN);
+    }
+    to->data = at;
+    if (from->size)
+        memcpy(at, from->data, from->size);
+    return at + CW_ALIGN_UP(from->size, (size_t)COMPONENT_ALIGN);
 }
 
 /* Makes a batch in `slab` from the operator's result, with the records of `from`, which it replaces. */
@@ -62,9 +92,12 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
     uint8_t *at = slab->data;
     for (unsigned i = 0; i < o->n_outputs; i++) {
         struct cw_batch_component *c = &b->components[i];
-        unsigned k = 0;
-        while (o->op->out[k].value != o->outputs[i].value)
-            k++;
+        unsigned k = result_port(o, i);
+        if (k == o->op->n_out) {
+            c->name = o->outputs[i].name;
+            at = keep_component(c, &from->components[o->outputs[i].value], b->n, at);
+            continue;
+        }
         const struct cw_tensor *t = &result->columns[k];
         *c = (struct cw_batch_component){.name = o->outputs[i].name,
                                          .dtype = o->outputs[i].type.dtype,
@@ -112,7 +145,7 @@ static int put_result(const struct cw_batch_op *o, struct cw_assembly *a,
 {
     struct cw_slab *slab = NULL;
     struct cw_batch *b = NULL;
-    int status = get(result_bytes(o, result, a->batch->n), &slab, get_arg, err);
+    int status = get(result_bytes(o, result, a->batch), &slab, get_arg, err);
     if (status >= 0)
         status = make_batch(o, result, a->batch, slab, &b, err);
     if (status < 0) {

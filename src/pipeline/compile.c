@@ -134,7 +134,9 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
                               "comes after batch or bucket_by_length, but changes the number of elements: "
                               "write it before that operator");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
-        return compile_refuse(x, node, "comes after map_batches: write it before map_batches");
+        return compile_refuse(x, node,
+                              "comes after map_batches or another operator on whole batches: write it before "
+                              "that operator");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
         return compile_refuse(x, node,
                               "comes after batch or bucket_by_length: write it before that operator, or use "
@@ -172,8 +174,11 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
     struct cw_compiled *c = x->c;
     if (!c->batcher)
         return compile_refuse(x, node,
-                              "needs batch or bucket_by_length before it, because its function gets whole "
-                              "batches: write batch before it, or use map");
+                              node->desc->function
+                                  ? "needs batch or bucket_by_length before it, because its function gets "
+                                    "whole batches: write batch before it, or use map"
+                                  : "needs batch or bucket_by_length before it, because it works on whole "
+                                    "batches: write batch before it");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
     if (!grown)
         return cw_error_nomem(x->err, sizeof(*grown), "operators");

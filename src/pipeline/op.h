@@ -178,8 +178,8 @@ struct cw_op_desc {
      * ends the whole run. It leaves rows alone whose status is not CW_ROW_OK, unless computing them is
      * cheaper and can't fail. NULL: nothing to do at run time. */
     int (*run)(const struct cw_op *op, struct cw_block *block, struct cw_error *err);
-    /* Operators on batches: makes the components of all outputs. key: seed for random draws of this batch.
-     * `cancelled` returns non-zero when the call should stop. */
+    /* Operators on batches: makes the components of all output ports; the others of the batch stay. key: seed
+     * for random draws of this batch. `cancelled` returns non-zero when the call should stop. */
     int (*batch)(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2],
                  int (*cancelled)(void *), void *cancel_arg, struct cw_batch_result *ret,
                  struct cw_error *err);

@@ -657,6 +657,10 @@ class Generator:
             given = random_images.of(rng, kind, {n: types[n] for n in images})
             if given:
                 return self.finish(kind, given)
+        elif kind in ("mixup", "cutmix"):
+            given = random_images.mixing(rng, kind, types)
+            if given:
+                return self.finish(kind, given)
         elif kind == "transpose_image":
             if images:
                 return self.finish(kind, {"component": rng.choice(images)})
@@ -773,7 +777,10 @@ class Generator:
         return pad
 
     def map_batches(self, chain: list[dict]) -> list[dict]:
-        """Some functions of whole batches at the end, and what may follow them."""
+        """Some operators on whole batches at the end, and what may follow them."""
+        if self.rng.random() < 0.25:
+            kind = self.rng.choice(["mixup", "cutmix"])
+            chain = self.extend(chain, lambda types, c: self.write(kind, types, c))
         if self.functions and self.rng.random() < 0.35:
             chain = self.extend(chain, lambda types, c: self.write("map_batches", types, c))
             for _ in range(self.rng.choice([0, 0, 1, 2])):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import audio, augment, colours, example, expressions, geometry, hosted, images, mathfn, text
+from . import audio, augment, colours, example, expressions, geometry, hosted, images, mathfn, mixup, text
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -92,6 +92,7 @@ DEFAULTS: dict[str, dict] = {
     "map_batches": {},
     **element_components.DEFAULTS,
     **geometry.DEFAULTS,
+    **mixup.DEFAULTS,
 }
 
 Types = dict[str, Type]

@@ -8,13 +8,28 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import hosted, lines, mixed, needs, operators, padding, philox, sources, tables, tar, windowed, zipped
+from . import (
+    hosted,
+    lines,
+    mixed,
+    mixup,
+    needs,
+    operators,
+    padding,
+    philox,
+    sources,
+    tables,
+    tar,
+    windowed,
+    zipped,
+)
 from .dtypes import PlanError, Type
 from .sources import Source
 
 INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window")
 JOINS = ("concat", "mix")  # their elements are those of their inputs
 BATCHERS = ("batch", "bucket_by_length")
+BATCH_MAPS = ("map_batches", "mixup", "cutmix")
 FILTERS = ("filter", "filter_function", "flat_map", "pack")  # behind them the count is not known
 JOINED = {"zip": zipped.Zipped, "window": windowed.Windowed}
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
@@ -119,12 +134,16 @@ class Plan:
         self.pad: dict[str, padding.Padding | None] = {}
         if self.batcher:
             types = self.bind_padding(types)
-        maps_after = [n for n in after if n.name not in (*INDEX, "map_batches")]
+        maps_after = [n for n in after if n.name not in (*INDEX, *BATCH_MAPS)]
         self.types = self.types_of_rows = self.bind(maps_after, types)
-        self.batch_maps: list[hosted.BatchMap] = []
+        self.batch_maps: list[hosted.BatchMap | mixup.Mix] = []
         for node in after:
-            if node.name == "map_batches":
-                self.batch_maps.append(hosted.BatchMap(node.attrs, self.types, node.salt))
+            if node.name in BATCH_MAPS:
+                self.batch_maps.append(
+                    hosted.BatchMap(node.attrs, self.types, node.salt)
+                    if node.name == "map_batches"
+                    else mixup.Mix(node.name, node.attrs, self.types, node.salt)
+                )
                 self.types = self.batch_maps[-1].types
         self.stream = any(source.stream for source in self.sources)
         self.mark_counting(before)
@@ -199,15 +218,11 @@ class Plan:
             raise PlanError("pack in an input")
         # positions that are packed among themselves
         self.group = before[packs[0]].attrs["window"] if packs else 1
-        if self.any_named(before, "map_batches") or {"map", *FILTERS} & set(names):
+        if any(self.any_named(before, name) for name in BATCH_MAPS) or {"map", *FILTERS} & set(names):
             raise PlanError("map_batches before the batcher, or another function behind it")
-        if "map_batches" in names and set(names[names.index("map_batches") :]) - {
-            "map_batches",
-            "take",
-            "skip",
-            "repeat",
-        }:
-            raise PlanError("only its kind, take, skip and repeat may follow map_batches")
+        first = next((i for i, name in enumerate(names) if name in BATCH_MAPS), len(names))
+        if set(names[first:]) - {*BATCH_MAPS, "take", "skip", "repeat"}:
+            raise PlanError("only its kind, take, skip and repeat may follow an operator on batches")
 
     def any_named(self, nodes: list[Node], name: str) -> bool:
         return any(n.name == name or any(self.any_named(c, name) for c in n.inputs) for n in nodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from .dtypes import Type
+from .dtypes import INTEGERS, Type
 
 KINDS = ("rotate", "random_rotation", "affine", "random_affine", "random_perspective")
 KINDS += ("random_erasing", "pad_image", "gaussian_blur")
@@ -59,3 +59,21 @@ def of(rng: random.Random, kind: str, images: dict[str, Type]) -> dict | None:
         move = {"translate": [rng.random(), rng.random()], "scale": [0.7, 1.5], "shear": shears}
         return given | center | {"degrees": rng.choice([0, 20, [low, low + 30]])} | some(rng, move)
     return given | some(rng, {"distortion_scale": rng.random(), "p": rng.choice([0, 1])})
+
+
+def mixing(rng: random.Random, kind: str, types: dict[str, Type]) -> dict | None:
+    """Attributes of mixup or cutmix. Few components are certain to be classes."""
+    three = [n for n, t in types.items() if t.dims and len(t.dims) == 3 and t.dtype != "bytes"]
+    mixed = [n for n, t in types.items() if t.dtype in ("uint8", "float32")] if kind == "mixup" else three
+    labels = [n for n, t in types.items() if t.dims == () and t.dtype in INTEGERS]
+    shares = [
+        n for n, t in types.items() if t.dtype == "float32" and t.dims and len(t.dims) == 1 and t.dims[0]
+    ]
+    label = rng.choice([*labels, *shares, None])
+    images = [n for n in mixed if n != label]
+    if label is None or not images:
+        return None
+    classes = types[label].dims[0] if label in shares else rng.choice([40, 1000])
+    return {"component": rng.choice(images), "label": label, "classes": classes} | some(
+        rng, {"alpha": rng.choice([0.1, 0.5, 3])}
+    )
