@@ -739,6 +739,39 @@ class Operators:
         value: what is added, converted as by `cast` (a number)
         """
 
+    @classmethod
+    def parquet(
+        cls,
+        files: _Path | Sequence[_Path],
+        *,
+        columns: Sequence[str] = [],
+        nulls: Mapping[str, Any] = {},
+    ) -> Dataset:
+        """Rows of Parquet files, a component for each column.
+
+        Each row is an element; each column gives a component of its name. Only the columns that the
+        batch or a later operator needs are read, so a `select` after it saves reading as `columns`
+        does. Numbers and booleans keep their dtype; dates, times and timestamps are integers as stored
+        (timestamps of 96 bits: nanoseconds since 1970); strings and binary values are bytes. A list of
+        numbers is a component of one dimension that varies. A field of a struct is a column with the
+        name STRUCT.FIELD. Decimal numbers, maps, lists of lists, of strings and of structs have no
+        form as a component: they must be left out with `columns`. A null fails its row, unless `nulls`
+        has a value for its column. For a column of lists, a list stands for a null list; a number
+        stands for a null in a list, and a null list is then empty. All files must have the columns of
+        the first one, with the same types. Pages may be compressed with snappy, gzip or zstd;
+        checksums of pages are checked if the file has them. A row group is a chunk: `shuffle` is by
+        chunk (docs/shuffling.md), and a column of a row group is decoded as a whole. The pipeline's
+        description needs the first file: a program that only sends it to a service must be able to
+        read it too.
+
+        files: names of files, or patterns: `*`, `?`, `[...]`, `**` for directories at any depth,
+            `{a,b}`, `{000..127}`, `~` for a home directory (a list of strings or a single one of
+            length at least 1)
+        columns: names of the columns to read, at most 64; []: all columns (a list of strings)
+        nulls: values in place of nulls, {"age": -1, "name": ""}; "NaN" for a floating dtype; a list
+            for a list (an object)
+        """
+
     def parse_example(self, features: Mapping[str, Any], *, component: str = "record") -> Dataset:
         """Reads components from a tf.train.Example, drops all other components.
 
@@ -1111,7 +1144,8 @@ class Operators:
 
         The order is a pseudo-random permutation of all elements, whatever their number. `shuffle` has
         no buffer: it permutes indices, not data. If the records of a source can't be read one by one
-        (compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).
+        (compressed files, Parquet), the shuffle is by chunk, which mixes less well
+        (docs/shuffling.md).
 
         by: record: permute all elements; chunk: permute chunks of neighbouring records, and elements
             only within windows of chunks, for storage where random reads are slow (a string: one of

@@ -22,12 +22,13 @@ static double mixing_parts_met(double n, double parts, uint64_t batch)
     return parts * (1 - missed);
 }
 
-static const char *mixing_find_compressed(const struct cw_seq *s)
+/* Returns a source that can't be read record by record; NULL: there is none. */
+static const struct cw_source *mixing_find_compressed(const struct cw_seq *s)
 {
-    const char *path = s->source ? s->source->compressed : NULL;
-    for (size_t i = 0; i < s->n_children && !path; i++)
-        path = mixing_find_compressed(s->children[i]);
-    return path;
+    const struct cw_source *found = s->source && s->source->compressed ? s->source : NULL;
+    for (size_t i = 0; i < s->n_children && !found; i++)
+        found = mixing_find_compressed(s->children[i]);
+    return found;
 }
 
 static void mixing_describe(struct cw_mixing *m, bool batched)
@@ -35,15 +36,20 @@ static void mixing_describe(struct cw_mixing *m, bool batched)
     const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
     const char *name = slash ? slash + 1 : m->compressed;
     char why[300], batch[48];
-    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "because by=\"chunk\" is set", name);
+    snprintf(why, sizeof(why),
+             !name           ? "because by=\"chunk\" is set"
+             : m->row_groups ? "because %.255s is read by row groups"
+                             : "because %.255s is compressed",
+             name);
     snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
              batched ? "comes" : "consecutive elements come");
     snprintf(m->says, sizeof(m->says),
              "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64
              " chunks of %.0f records (shuffled by record: from %.0f); %s",
              m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
-             name ? "write the files uncompressed, or in random order"
-                  : "this is good enough if neighbouring records have nothing in common");
+             m->row_groups ? "write smaller row groups, or the rows in random order"
+             : name        ? "write the files uncompressed, or in random order"
+                           : "this is good enough if neighbouring records have nothing in common");
     cw_text_clean(m->says, sizeof(m->says)); /* a file may have any name */
 }
 
@@ -60,9 +66,11 @@ static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *sh
             return false;
         parts *= window * (double)s->shuffle->n_chunks / (double)s->n + 1;
     }
+    const struct cw_source *compressed = mixing_find_compressed(shuffle);
     *ret = (struct cw_mixing){
         .position = shuffle->shuffle->position,
-        .compressed = mixing_find_compressed(shuffle),
+        .compressed = compressed ? compressed->compressed : NULL,
+        .row_groups = compressed && compressed->row_groups,
         .chunks = shuffle->shuffle->n_chunks,
         .chunk_records = n / (double)shuffle->shuffle->n_chunks,
         .batch = c->batch_size > 1 ? c->batch_size : CW_MIN(ROW, q->window),

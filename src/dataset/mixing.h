@@ -8,6 +8,7 @@
 struct cw_mixing {
     unsigned position;       /* of the shuffle operator in the pipeline */
     const char *compressed;  /* the compressed file that makes the shuffle by chunk; NULL: `by` is "chunk" */
+    bool row_groups;         /* that file is not compressed, but read by row groups */
     uint64_t chunks;         /* number of chunks of the shuffle's input */
     double chunk_records;    /* average number of records of a chunk */
     uint64_t batch;          /* the batch size; without batches, the number of consecutive elements judged */

@@ -166,10 +166,12 @@ static json_t *fused_groups_json(const unsigned *into, unsigned n)
 static void mixing_add_json(void *list, const struct cw_mixing *m)
 {
     json_t *o = json_pack("{s:i, s:s, s:I, s:f, s:I, s:f, s:f, s:s}", "position", (int)m->position, "because",
-                          m->compressed ? "compressed" : "by", "chunks", (json_int_t)m->chunks,
-                          "chunk_records", m->chunk_records, "batch", (json_int_t)m->batch,
-                          "chunks_per_batch", m->chunks_per_batch, "chunks_by_record", m->chunks_by_record,
-                          "says", m->says);
+                          m->row_groups   ? "row_groups"
+                          : m->compressed ? "compressed"
+                                          : "by",
+                          "chunks", (json_int_t)m->chunks, "chunk_records", m->chunk_records, "batch",
+                          (json_int_t)m->batch, "chunks_per_batch", m->chunks_per_batch, "chunks_by_record",
+                          m->chunks_by_record, "says", m->says);
     if (o && m->compressed)
         json_object_set_new(o, "file", json_string(m->compressed));
     json_array_append_new(list, o);

@@ -111,6 +111,7 @@ struct cw_source {
     bool one_file_per_record;
     /* path of the first file whose records can't be read by themselves; NULL: there is none */
     const char *compressed;
+    bool row_groups; /* because it is read by row groups; false: because it is compressed */
     /* bytes that are decompressed and discarded, at most, to reach the beginning of a chunk, and the path of
      * a file of which this is true; 0 and NULL: none */
     uint64_t discarded_bytes;

@@ -183,6 +183,45 @@ def write_csvs(rng: random.Random, directory: Path, compression: str, damaged: b
         (directory / f"part-{k}.csv").write_bytes(compress(mark + data.encode(), compression))
 
 
+PARQUET_COLUMNS = ["label", "wide", "score", "half", "ok", "text", "tokens"]
+
+
+def write_parquets(rng: random.Random, directory: Path) -> None:
+    """part-K.parquet files; score, text and tokens have nulls."""
+    import pyarrow as pa  # takes a while, and few pipelines need it
+    import pyarrow.parquet as pq
+
+    directory.mkdir(parents=True)
+    number = 0
+    for k in range(rng.randint(1, 3)):
+        n = rng.choice([0, 1, 30, 200, 1100]) if k else rng.choice([3, 40, 1100])
+        tokens = [
+            [rng.randint(0, 99) for _ in range(rng.choice([0, 1, 3, rng.randint(0, 12)]))] for _ in range(n)
+        ]
+        columns = {
+            "id": pa.array(range(number, number + n), pa.int64()),
+            "label": pa.array([rng.randint(0, 255) for _ in range(n)], pa.uint8()),
+            "wide": pa.array([rng.getrandbits(64) for _ in range(n)], pa.uint64()),
+            "score": pa.array(
+                [rng.choice([None, 0.0, 1.5, rng.gauss(0, 1)]) for _ in range(n)], pa.float32()
+            ),
+            "half": pa.array(np.array([rng.gauss(0, 1) for _ in range(n)], np.float16)),
+            "ok": pa.array([rng.random() < 0.5 for _ in range(n)], pa.bool_()),
+            "text": pa.array([rng.choice([None, "", "é", f"x{i}"]) for i in range(n)], pa.string()),
+            "tokens": pa.array([None if rng.random() < 0.1 else t for t in tokens], pa.list_(pa.int32())),
+        }
+        number += n
+        pq.write_table(
+            pa.table(columns),
+            directory / f"part-{k}.parquet",
+            compression=rng.choice(["none", "snappy", "gzip", "zstd"]),
+            use_dictionary=rng.random() < 0.5,
+            row_group_size=rng.choice([7, 100, 100000]),
+            data_page_size=rng.choice([100, 100000]),
+            data_page_version=rng.choice(["1.0", "2.0"]),
+        )
+
+
 JSON_DAMAGE = ("syntax", "empty", "range", "fraction", "kind", "missing", "null", "shape", "list")
 
 

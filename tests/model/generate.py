@@ -206,7 +206,8 @@ class Generator:
     def kind(self) -> str:
         """The case's seed chooses what stands for jsonl, without a draw: older seeds stay what they were."""
         drawn = self.rng.choice(SOURCES)
-        return ("jsonl", "csv")[self.case.seed % 2] if drawn == "jsonl" else drawn
+        kinds = ("jsonl", "csv", "parquet" if importlib.util.find_spec("pyarrow") else "jsonl")
+        return kinds[self.case.seed % 3] if drawn == "jsonl" else drawn
 
     def join(self, inputs: list[list[dict]]) -> dict:
         """One input after the other, or in turn. The case's seed chooses, without a draw: older seeds stay
@@ -293,6 +294,8 @@ class Generator:
             return self.lines(kind, name)
         if kind == "csv":
             return self.csv(name)
+        if kind == "parquet":
+            return self.parquet(name)
         if kind == "tar":
             return self.tar(name)
         if kind == "image_folder":
@@ -394,6 +397,27 @@ class Generator:
         if self.case.damaged and rng.random() < 0.3:
             given["max_line"] = rng.randint(40, 200)
         return [{"op": "csv", **given}]
+
+    def parquet(self, name: str) -> list[dict]:
+        rng = self.rng
+        if "parquet_given" not in self.__dict__:
+            columns = ["id", *[column for column in datasets.PARQUET_COLUMNS if rng.random() < 0.7]]
+            self.parquet_given = {"columns": columns} if rng.random() < 0.6 else {}
+            names = self.parquet_given.get("columns", ["id", *datasets.PARQUET_COLUMNS])
+            # what `nulls` does not name fails where it is null
+            defaults = {
+                "score": rng.choice([-1, 0.5, "NaN"]),
+                "text": "none",
+                "tokens": rng.choice([7, [4, 5]]),
+            }
+            given = {
+                k: v
+                for k, v in defaults.items()
+                if k in names and not (self.case.damaged and rng.random() < 0.3)
+            }
+            self.parquet_given["nulls"] = given
+        datasets.write_parquets(rng, self.case.directory / name)
+        return [{"op": "parquet", "files": f"{name}/part-*", **self.parquet_given}]
 
     def tar(self, name: str) -> list[dict]:
         rng = self.rng

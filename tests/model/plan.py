@@ -42,6 +42,7 @@ SOURCES = {
     "text": lines.Text,
     "jsonl": lines.JsonLines,
     "csv": tables.Csv,
+    "parquet": tables.Parquet,
     "tar": tar.Tar,
     "range": sources.Range,
     "synthetic": sources.Synthetic,

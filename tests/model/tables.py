@@ -1,4 +1,4 @@
-"""csv: rows of named columns."""
+"""csv and parquet: rows of named columns."""
 
 from pathlib import Path
 
@@ -200,3 +200,74 @@ class Csv(Source):
         if integer is None or not low <= integer <= high:
             raise RecordError("no such integer")
         return array(dtype, integer)
+
+
+class Parquet(Source):
+    """Read by pyarrow, from footers and rows; a chunk is a row group."""
+
+    random_access = False
+
+    def __init__(self, attrs: dict, base: Path):
+        self.records, self.chunk_lengths = [], []
+        self.attrs, self.bytes = attrs, 0
+        self.types: dict[str, Type] = {}
+        for relative, path in matching_files(attrs["files"], base):
+            self.add_file(relative, path)
+
+    def source_bytes(self) -> int:
+        return self.bytes
+
+    def add_file(self, relative: str, path: Path) -> None:
+        import pyarrow.parquet as pq  # takes a while, and few pipelines need it
+
+        content = path.read_bytes()
+        footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
+        key = philox.hash64(
+            relative.encode(), b"\0", philox.le64(len(content)), philox.le64(philox.hash64(footer))
+        )
+        file = pq.ParquetFile(path)
+        names = self.attrs["columns"] or file.schema_arrow.names
+        if not self.types:
+            self.types = {name: self.type(str(file.schema_arrow.field(name).type)) for name in names}
+        if set(self.attrs["nulls"]) - set(names):
+            raise PlanError("nulls")
+        row = 0
+        for k in range(file.num_row_groups):
+            group = file.metadata.row_group(k)
+            chunks = (group.column(i) for i in range(group.num_columns))
+            self.bytes += sum(
+                c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in names
+            )
+            rows = file.read_row_group(k, columns=names).to_pylist()
+            self.records += [Record(key, row + i, 0, values) for i, values in enumerate(rows)]
+            row += len(rows)
+            if rows:
+                self.chunk_lengths.append(len(rows))
+
+    def type(self, written: str) -> Type:
+        if written.startswith("list<"):
+            return Type(written.split()[-1].rstrip(">"), (None,))
+        named = {"double": "float64", "float": "float32", "halffloat": "float16", "string": "bytes"}
+        return Type(named.get(written, written))
+
+    def element(self, record: Record) -> dict[str, Value]:
+        return {name: self.value(name, record.content[name]) for name in self.types if name in self.needed}
+
+    def value(self, name: str, found: object) -> Value:
+        type_, default = self.types[name], self.attrs["nulls"].get(name)
+        if type_.dims:
+            if found is None and default is not None:
+                found = default if isinstance(default, list) else []
+            if isinstance(found, list) and not isinstance(default, list):
+                found = [default if v is None else v for v in found]
+            if found is None or None in found:
+                raise RecordError("null")
+            return array(type_.dtype, found)
+        found = default if found is None else found
+        if found is None:
+            raise RecordError("null")
+        if type_.dtype == "bytes":
+            return Value("bytes", found.encode())
+        if type_.dtype in FLOATS:
+            return float_value(type_.dtype, np.float64("nan" if found == "NaN" else found))
+        return array(type_.dtype, found)

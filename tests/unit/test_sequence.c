@@ -725,7 +725,8 @@ static void test_refused(void **state)
          "\"op\":\"shuffle\",\"by\":\"chunk\"}",
          "by \"record\""},
         {"{\"op\":\"fake\",\"n\":7,\"random\":false},{\"op\":\"shuffle\",\"seed\":4}",
-         "seed is 4: expected -1, because this shuffle is by chunk (its input has compressed files)"},
+         "seed is 4: expected -1, because this shuffle is by chunk (its input has compressed files or row "
+         "groups)"},
     };
 
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {

@@ -284,7 +284,7 @@ static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool
         return cw_error_value(err, CW_E_PIPELINE, "seed", shown, "-1",
                               "shuffle: seed is %s: expected -1, because this shuffle is by chunk%s, and its "
                               "order also depends on the batch size",
-                              shown, by_chunk ? "" : " (its input has compressed files)");
+                              shown, by_chunk ? "" : " (its input has compressed files or row groups)");
     }
     f->kind = CW_SHUFFLE_CHUNKS;
     f->uniform = child->chunk;
@@ -412,7 +412,7 @@ const struct cw_op_desc cw_op_shuffle = {
     .summary = "puts the elements in random order, in a new order in each epoch",
     .doc = "The order is a pseudo-random permutation of all elements, whatever their number. `shuffle` has "
            "no buffer: it permutes indices, not data. If the records of a source can't be read one by one "
-           "(compressed files), the shuffle is by chunk, which mixes less well (docs/shuffling.md).",
+           "(compressed files, Parquet), the shuffle is by chunk, which mixes less well (docs/shuffling.md).",
     .hint = "there is no buffer to size: shuffle() permutes all elements",
     .kind = CW_OP_INDEX,
     .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_WINDOWED},

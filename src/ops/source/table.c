@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "formats/number.h"
 #include "pipeline/pipeline.h"
 
 /* Names that a message lists at most. */
@@ -112,6 +113,61 @@ int cw_table_check_keys(const struct cw_op *op, const char *attr, struct cw_erro
             return table_unknown(op, attr, key, names, t->n, err);
     }
     return 0;
+}
+
+/* Converts a JSON number, bool or "NaN" to a value of the dtype. */
+static bool table_put_number(const json_t *v, enum cw_dtype dtype, void *out)
+{
+    if (dtype == CW_BOOL) {
+        *(uint8_t *)out = json_is_true(v);
+        return json_is_boolean(v);
+    }
+    if (json_is_string(v))
+        return cw_dtype_is_float(dtype) && strcmp(json_string_value(v), "NaN") == 0 &&
+               cw_number_parse("NaN", 3, dtype, out) == CW_NUMBER_OK;
+    if (json_is_integer(v))
+        return cw_number_from_int(json_integer_value(v), dtype, out) == CW_NUMBER_OK;
+    return json_is_real(v) && cw_number_from_double(json_real_value(v), dtype, out) == CW_NUMBER_OK;
+}
+
+static int table_read_null(const struct cw_op *op, struct cw_table_column *c, const json_t *v,
+                           struct cw_error *err)
+{
+    char type[160];
+    bool good = true;
+    c->has_default = true;
+    if (c->type.dtype == CW_BYTES) {
+        good = json_is_string(v);
+        c->text = json_string_value(v);
+        c->text_size = json_string_length(v);
+    } else {
+        size_t item = cw_dtype_size(c->type.dtype);
+        c->default_is_list = json_is_array(v);
+        c->n_default = c->default_is_list ? json_array_size(v) : 1;
+        if (!(c->def = calloc(c->n_default + 1, item)))
+            return cw_error_nomem(err, c->n_default * item, "a default");
+        good = !c->default_is_list || c->type.ndim == 1;
+        for (size_t i = 0; good && i < c->n_default; i++)
+            good = table_put_number(c->default_is_list ? json_array_get(v, i) : v, c->type.dtype,
+                                    (uint8_t *)c->def + i * item);
+    }
+    return good ? 0
+                : cw_attr_error(op, "nulls", err, "a value of %s for column \"%.80s\"",
+                                cw_type_print(&c->type, type), c->name);
+}
+
+int cw_table_read_nulls(const struct cw_op *op, struct cw_error *err)
+{
+    struct cw_table *t = op->state;
+    const char *key;
+    json_t *value;
+    int r = cw_table_check_keys(op, "nulls", err);
+    json_object_foreach((json_t *)(uintptr_t)cw_attr_json(op, "nulls"), key, value)
+    {
+        if (r == 0)
+            r = table_read_null(op, &t->columns[cw_table_find(t, key)], value, err);
+    }
+    return r;
 }
 
 uint64_t cw_table_context(const struct cw_table *t)
