@@ -532,14 +532,23 @@ class Operators:
             variable, default}} (an object)
         """
 
-    def lookup(self, component: str, vocabulary: Sequence[str], *, default: int = -1) -> Dataset:
+    def lookup(
+        self,
+        component: str,
+        *,
+        vocabulary: Sequence[str] = [],
+        file: _Path = "",
+        default: int = -1,
+    ) -> Dataset:
         """Replaces a word (bytes) by its number in a vocabulary (int64).
 
-        Words are compared byte by byte. Without a vocabulary, `hash(word) % n` in an expression gives
-        numbers below n (docs/expressions.md).
+        Words are compared byte by byte. Only a change of the file's content makes another pipeline,
+        not a change of its path. Without a vocabulary, `hash(word) % n` in an expression gives numbers
+        below n (docs/expressions.md).
 
         component: a bytes component (the name of a component)
-        vocabulary: the words, whose numbers are 0, 1, ... (a list of strings of length at least 1)
+        vocabulary: the words, whose numbers are 0, 1, ... (a list of strings)
+        file: instead of `vocabulary`: the path of a text file with a word on each line (a string)
         default: the result for any other word (an integer)
         """
 

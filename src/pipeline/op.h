@@ -53,7 +53,8 @@ struct cw_attr_def {
     bool per_input; /* lists: one value for each input of the operator */
     bool path;      /* the value names files, relative to the pipeline's base directory */
     /* The value is the path of one file, and results depend on its content: the fingerprint has a hash of the
-     * content instead of the path (pipeline/content.h). Set together with `path`. */
+     * content instead of the path (pipeline/content.h). Set together with `path`. An empty value names no
+     * file. */
     bool content;
     const char *doc; /* one line, with units */
 };

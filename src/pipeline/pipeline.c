@@ -106,7 +106,7 @@ static int pipeline_parse_node(struct parse *p, const json_t *object, int depth,
         r = pipeline_add_function(
             p, json_string_value(json_object_get(json_object_get(node->attrs, "function"), "identity")));
     for (const struct cw_attr_def *a = node->desc->attrs; r >= 0 && a && a->name; a++)
-        if (a->content) {
+        if (a->content && *json_string_value(json_object_get(node->attrs, a->name))) {
             r = cw_content_note(p->pipeline, node->desc, a->name, node->attrs, p->err);
             if (r >= 0 && node->desc->function)
                 r = pipeline_add_function(p, cw_content_hash(node->attrs, a->name));

@@ -235,7 +235,7 @@ DEFAULTS: dict[str, dict] = {
     "concat_components": {"axis": 0},
     "bucketize": {},
     "standardize": {"dtype": "float32"},
-    "lookup": {"default": -1},
+    "lookup": {"vocabulary": [], "file": "", "default": -1},
 }
 
 

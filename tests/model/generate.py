@@ -728,6 +728,8 @@ class Generator:
                 return self.finish(kind, given | ({"pad": rng.randint(0, 99)} if rng.random() < 0.3 else {}))
         elif kind in COMPONENTS:
             given = random_components.of(rng, kind, types)
+            if kind == "lookup" and given and rng.random() < 0.3:
+                given["file"] = self.words(given.pop("vocabulary"))
             return given and self.finish(kind, given)
         elif kind in random_colours.NAMES:
             given = random_colours.of(rng, kind, types)
@@ -735,6 +737,14 @@ class Generator:
         elif kind == "rename":
             return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None
+
+    def words(self, words: list[str]) -> str:
+        """The words in a file."""
+        self.n_data += 1
+        name, end = f"words{self.n_data}.txt", self.rng.choice(["\n", "\r\n"])
+        last = end if words[-1] == "" or self.rng.random() < 0.5 else ""
+        (self.case.directory / name).write_bytes((end.join(words) + last).encode())
+        return name
 
     # ---- batches ----
 

@@ -69,6 +69,20 @@ class Node:
     freeze: dict | None = None  # attributes of the first freezing cache point behind it
 
 
+def with_words(chain: list[dict], base: Path) -> list[dict]:
+    """The chain with the words of `lookup` in place of files that have them."""
+    read = []
+    for node in chain:
+        if "inputs" in node:
+            node = {**node, "inputs": [with_words(c, base) for c in node["inputs"]]}
+        if node["op"] == "lookup" and "file" in node:
+            words = (base / node["file"]).read_bytes().decode().split("\n")
+            words = words[:-1] if words[-1] == "" else words
+            node = {**node, "vocabulary": [word.removesuffix("\r") for word in words]}
+        read.append(node)
+    return read
+
+
 def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
     """Nodes with defaults filled in; `seen` counts the occurrences of each name."""
     nodes = []
@@ -119,7 +133,7 @@ class Plan:
         self.on_error = pipeline.get("on_error", "raise")
         self.base = base
         self.sources: list[Source] = []
-        chain = parse_chain(pipeline["pipeline"], {})
+        chain = parse_chain(with_words(pipeline["pipeline"], base), {})
         at = next((i for i, node in enumerate(chain) if node.name in BATCHERS), len(chain))
         before, after = chain[:at], chain[at + 1 :]
         self.batcher = chain[at] if at < len(chain) else None

@@ -138,11 +138,40 @@ def test_lookup_gives_pandas_codes(records):
     words = pandas.Series([row["word"] for row in rows])
     vocabulary = words.value_counts().index[:50].to_list()
     codes = pandas.Index(vocabulary).get_indexer(words)
-    batch = dataset.lookup("word", vocabulary).select(["word", "n"]).batch(len(rows)).peek()
+    batch = dataset.lookup("word", vocabulary=vocabulary).select(["word", "n"]).batch(len(rows)).peek()
     np.testing.assert_array_equal(batch["word"], codes)
     assert (codes == -1).any() and (codes == 49).any()
-    batch = dataset.lookup("word", vocabulary[::-1], default=99).select("word").batch(len(rows)).peek()
+    batch = (
+        dataset.lookup("word", vocabulary=vocabulary[::-1], default=99).select("word").batch(len(rows)).peek()
+    )
     np.testing.assert_array_equal(batch["word"], np.where(codes < 0, 99, 49 - codes))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_vocabulary_in_a_file(tmp_path, end):
+    path = tmp_path / "words.txt"
+    path.write_bytes(f"größe{end}b{end}{end}a".encode())
+    dataset = Dataset.arrays({"w": ["a", "", "b", "größe", "c"]}).lookup("w", file=path)
+    assert dataset.batch(5).peek()["w"].tolist() == [3, 2, 1, 0, -1]
+    path.write_text("a\n")  # read again by the next loop
+    assert dataset.batch(5).peek()["w"].tolist() == [0, -1, -1, -1, -1]
+    head, relative = {"op": "text", "files": "words.txt"}, {"op": "lookup", "component": "text"}
+    text = json.dumps({"cachew": 1, "pipeline": [head, {**relative, "file": "words.txt"}]})
+    assert [b["text"].tolist() for b in Dataset.from_json(text, base_dir=tmp_path)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, "No such file"), (b"a\n\xff\na", 'word 2 is also word 0: "a"'), (b"", "at least one word")],
+)
+def test_a_wrong_file_of_a_vocabulary(tmp_path, content, text):
+    path = tmp_path / "words.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(cachew.PipelineError) as caught:
+        Dataset.arrays({"w": ["a"]}).lookup("w", file=path).batch(1).peek()
+    assert text in str(caught.value)
+    assert caught.value.attribute == "file"
 
 
 def test_buckets_are_pandas_intervals(records):
@@ -205,8 +234,9 @@ BASE = Dataset.arrays({"x": X, "y": X.astype(np.float32), "k": X[:, 0], "s": ["a
         (lambda: BASE.standardize("x", mean=[1, 2, 3], std=[1, 2]), "std", "3 values"),
         (lambda: BASE.standardize("x", mean=0, std=0), "std", "values other than 0"),
         (lambda: BASE.standardize("x", mean=0, std=1, dtype="int8"), "dtype", "float32 or float64"),
-        (lambda: BASE.lookup("x", ["a"]), "component", 'bytes, but "x" is int64[3]'),
-        (lambda: BASE.lookup("s", ["a", "b", "a"]), "vocabulary", 'word 2 is also word 0: "a"'),
+        (lambda: BASE.lookup("x", vocabulary=["a"]), "component", 'bytes, but "x" is int64[3]'),
+        (lambda: BASE.lookup("s", vocabulary=["a", "b", "a"]), "vocabulary", 'word 2 is also word 0: "a"'),
+        (lambda: BASE.lookup("s"), "vocabulary", "either `vocabulary` or `file`"),
         (lambda: BASE.stack(["x", "z"], name="z"), "components", 'there is no component "z"'),
     ],
 )
