@@ -26,8 +26,8 @@ ENCODINGS = {
 WRITERS = {
     "default": {},
     "plain": {"compression": "none", "use_dictionary": False},
-    "small pages": {"compression": "gzip", "data_page_size": 900, "row_group_size": 700},
-    "second version of pages": {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 300},
+    "small pages": {"compression": "gzip", "data_page_size": 900, "row_group_size": 150},
+    "second version of pages": {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 100},
     "encodings": {"use_dictionary": False, "column_encoding": ENCODINGS, "data_page_size": 3000},
     "dictionaries that end": {"dictionary_pagesize_limit": 600, "data_page_size": 800},
     "checksums": {"write_page_checksum": True, "store_schema": False},
@@ -113,7 +113,7 @@ LISTS = ("ints", "four", "some")
 
 @pytest.mark.parametrize("how", WRITERS)
 def test_every_type_is_read_as_by_pyarrow(tmp_path, how):
-    parts = [table(1100, 1), table(300, 2)]
+    parts = [table(320, 1), table(90, 2)]
     for k, part in enumerate(parts):
         pq.write_table(part, tmp_path / f"{k}.parquet", **WRITERS[how])
     data = pa.concat_tables(parts)
@@ -237,7 +237,7 @@ def test_any_flipped_bit_ends_in_data_or_an_error(tmp_path):
     pq.write_table(table(40).select(["i64", "text", "ints", "word"]), path, data_page_size=200)
     content = path.read_bytes()
     pipeline = write(tmp_path / "p.json", [source(nulls={"word": ""})])
-    for _ in range(15):
+    for _ in range(8):
         changed = bytearray(content)
         at = rng.randrange(8 * len(changed))
         changed[at // 8] ^= 1 << at % 8
