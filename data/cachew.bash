@@ -104,7 +104,7 @@ _cachew() {
         ;;
     jobs) COMPREPLY=($(compgen -W "explain" -- "$cur")) ;;
     photos) COMPREPLY=($(compgen -d -- "$cur")) ;;
-    index | trace) COMPREPLY=($(compgen -f -- "$cur")) ;;
+    index | ls | trace) COMPREPLY=($(compgen -f -- "$cur")) ;;
     esac
 }
 

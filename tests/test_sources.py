@@ -74,8 +74,8 @@ def test_patterns_of_shells(tmp_path):
 
 
 def test_an_address_that_is_no_path(tmp_path):
-    error = failed(write(tmp_path / "p.json", [{"op": "text", "files": ["s3://bucket/a"]}, BATCH]), 2)
-    assert error["kind"] == "pipeline" and error["attribute"] == "files" and "aws s3 sync" in error["message"]
+    error = failed(write(tmp_path / "p.json", [{"op": "text", "files": ["hf://datasets/a/b/c"]}, BATCH]), 2)
+    assert error["kind"] == "pipeline" and error["attribute"] == "files" and "hf download" in error["message"]
 
 
 # ---- text ----

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 LAYERS = [
-    *("base", "data", "storage", "formats", "proto", "net", "host", "policy"),
+    *("base", "data", "objects", "storage", "formats", "proto", "net", "host", "policy"),
     *("pipeline", "dataset", "ops", "cache", "optimize", "exec", "engine", "order"),
     *("session", "explain", "remote", "api"),
     *("service/fleet", "service/worker", "service/dispatcher", "sim", "cli"),

@@ -10,9 +10,13 @@
 #define SILENCE "CACHEW_SILENCE_S"
 #define START "CACHEW_START_S"
 #define RANGE "CACHEW_RANGE_S"
+#define STORAGE "CACHEW_STORAGE_S"
 #define SILENCE_S 3.0 /* docs/protocol.md, "Handshake" */
 #define START_S 15.0  /* a dispatcher that starts together with the training is ready by then */
 #define RANGE_S 1.0   /* ranges usually take half a second (service/dispatcher/cut.c) */
+#define STORAGE_S \
+    120.0 /* object storage that is overloaded, or a network that fails over, is back by then \
+           */
 #define LEAST_S 0.001
 #define MOST_S 1e6
 
@@ -48,9 +52,14 @@ uint64_t cw_patience_range_ns(void)
     return patience_ns(RANGE, RANGE_S);
 }
 
+uint64_t cw_patience_storage_ns(void)
+{
+    return patience_ns(STORAGE, STORAGE_S);
+}
+
 int cw_patience_check(struct cw_error *err)
 {
-    static const char *const names[] = {SILENCE, START, RANGE};
+    static const char *const names[] = {SILENCE, START, RANGE, STORAGE};
     for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
         const char *text = getenv(names[i]);
         double s;

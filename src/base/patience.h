@@ -16,5 +16,8 @@ uint64_t cw_patience_start_ns(void);
 /* CACHEW_RANGE_S, default 1 s: a worker that has computed a range for this long ends it early, so that other
  * workers get the rest. */
 uint64_t cw_patience_range_ns(void);
+/* CACHEW_STORAGE_S, default 120 s: how long a server's file is requested again and again, while its server
+ * does not answer, or fails. */
+uint64_t cw_patience_storage_ns(void);
 /* Returns CW_E_OPTION if one of the variables is set to something that is not an allowed time. */
 int cw_patience_check(struct cw_error *err);

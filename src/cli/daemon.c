@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "objects/object.h"
 #include "cli/print.h"
 #include "net/address.h"
 #include "session/report.h"
@@ -71,6 +72,8 @@ int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
 {
     for (size_t i = 0; i < roots->n; i++) {
         struct stat st;
+        if (cw_object_is_address(roots->items[i]))
+            continue;
         int e = stat(roots->items[i], &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
         if (e == 0)
             continue;

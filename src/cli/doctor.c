@@ -26,6 +26,7 @@
 #include "cli/print.h"
 #include "cli/verb.h"
 #include "session/local.h"
+#include "objects/object.h"
 #include "ops/kernels/isa.h"
 
 /* Open files that a daemon needs for its sockets and some hundred shards (files of a data set). */
@@ -263,6 +264,14 @@ static void check_libraries(struct check *c)
               png_get_libpng_ver(NULL), webp >> 16, webp >> 8 & 255, webp & 255, jpeg);
 }
 
+static void check_objects(struct check *c)
+{
+    const char *library = cw_object_library();
+    check_set(c, library ? OK : WARNING,
+              library ? NULL : "to read addresses (s3://, https:// ...), build Cachew with libcurl and expat",
+              "%s", library ? library : "this build reads local files only");
+}
+
 static const struct {
     const char *name;
     void (*check)(struct check *);
@@ -277,6 +286,7 @@ static const struct {
     {"index directory", check_index_dir},
     {"reads without waiting", check_nowait},
     {"libraries", check_libraries},
+    {"files of servers", check_objects},
 };
 
 static int doctor_list_crash_points(bool json)

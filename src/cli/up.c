@@ -446,7 +446,9 @@ static int up_main(int argc, char **argv, struct cw_error *err)
          "use at most BYTES of memory in all workers together (default: half of the cgroup's or machine's "
          "memory)"},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
-         "let pipelines read only files below DIR; may be given several times (default: all files)"},
+         "let pipelines read only files below DIR, which may be an address; may be given several times "
+         "(default: "
+         "all files)"},
         {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines that have Python functions"},
         {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL,
          "end as after SIGTERM when standard input is closed, for example because the parent process ended"},

@@ -145,7 +145,9 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
          "run at most N pipelines at a time, for all jobs together; further pipelines wait (default 64)",
          .min = 1, .max = 10000},
         {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
-         "let pipelines read only files below DIR; may be given several times (default: all files)"},
+         "let pipelines read only files below DIR, which may be an address; may be given several times "
+         "(default: "
+         "all files)"},
         {"allow-python", CLI_FLAG, &x->o.allow_python, NULL,
          "run Python functions of pipelines, which is code of the pipelines' authors, with the rights of "
          "this process"},

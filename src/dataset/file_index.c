@@ -124,16 +124,22 @@ static bool file_index_known_key(const struct known *k, const char *path, size_t
 
 /* ---- reading ---- */
 
-/* Computes the key of a file: the hash of (relative path, 0, size, the content's ends). buffer: 2 *
- * CW_KEY_EDGE_BYTES. */
+/* Computes the key of a file: the hash of (relative path, 0, size, the content's ends). Of an object of a
+ * server, its version stands for the content, which is not read. buffer: 2 * CW_KEY_EDGE_BYTES. */
 static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, uint64_t *ret,
                     struct cw_error *err)
 {
     uint64_t all = cw_file_size(file);
     size_t n = (size_t)CW_MIN(all, (uint64_t)(2 * CW_KEY_EDGE_BYTES)),
            first = n < 2 * CW_KEY_EDGE_BYTES ? n : CW_KEY_EDGE_BYTES;
-    int r = cw_file_read(file, 0, buffer, first, false, err);
-    if (r == 0 && n > first)
+    bool remote = cw_file_is_remote(file);
+    uint64_t version = cw_file_stamp(file);
+    if (remote) {
+        n = sizeof(version);
+        memcpy(buffer, &version, n);
+    }
+    int r = remote ? 0 : cw_file_read(file, 0, buffer, first, false, err);
+    if (r == 0 && !remote && n > first)
         r = cw_file_read(file, all - CW_KEY_EDGE_BYTES, buffer + first, n - first, false, err);
     r = cw_file_verdict(file, r, err);
     if (r < 0)

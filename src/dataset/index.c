@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/thread.h"
+#include "objects/object.h"
 #include "storage/file.h"
 
 #define MAX_THREADS 64 /* threads that read files: enough to keep any disk busy */
@@ -90,6 +91,7 @@ static int index_open_segment(const char *path, size_t prefix, const struct cw_i
         return cw_error_set(err, CW_E_DATA, "%s is a directory, not a %s file", path,
                             cw_record_format_name(o->format));
     }
+    bool remote = cw_object_is_address(path);
     _cleanup_free_ char *sidecar = NULL;
     _cleanup_free_ char *cached =
         o->index_dir ? cw_index_path(o->index_dir, kinds[o->format], path, cw_codec_name(o->codec)) : NULL;
@@ -97,9 +99,10 @@ static int index_open_segment(const char *path, size_t prefix, const struct cw_i
         sidecar = NULL;
         return cw_error_nomem(err, strlen(path), "a file name");
     }
-    *ret_reused = !o->rebuild && (index_load(sidecar, &st, o, ret) ||
+    *ret_reused = !o->rebuild && ((!remote && index_load(sidecar, &st, o, ret)) ||
                                   (!o->write_sidecar && cached && index_load(cached, &st, o, ret)));
     if (*ret_reused) {
+        ret->remote = remote;
         if (strcmp(ret->relative_path, relative) != 0) /* indexed under another pattern */
             ret->file_key = cw_segment_file_key(ret, relative);
         return 0;
@@ -117,6 +120,7 @@ static int index_open_segment(const char *path, size_t prefix, const struct cw_i
     r = cw_segment_build(&in, ret, err);
     if (r < 0)
         return r;
+    ret->remote = remote;
     if (o->write_sidecar)
         r = cw_put(sidecar, ret->base, ret->size, err);
     else if (cached)

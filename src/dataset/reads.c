@@ -23,6 +23,8 @@ int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait, str
 {
     struct iovec v[CW_EXTENT_MOST / CW_EXTENT_SCRATCH];
     int n = 0;
+    if (cw_file_is_remote(e->file)) /* the page cache keeps no bytes of it */
+        return 0;
     for (size_t done = 0; done < e->length; done += v[n++].iov_len)
         v[n] = (struct iovec){.iov_base = scratch, .iov_len = CW_MIN(CW_EXTENT_SCRATCH, e->length - done)};
     return extent_readv(e, v, n, nowait, err);

@@ -45,6 +45,7 @@ struct cw_segment {
     const uint8_t *base;               /* everything above points into these bytes */
     size_t size;
     bool mapped; /* base is a mapping, else from malloc */
+    bool remote; /* the file is an object of a server */
 };
 
 void cw_segment_deinit(struct cw_segment *s);

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "dataset/segment.h"
-#include "storage/file.h"
+#include "storage/ahead.h"
 
 #define SKIP_BYTES ((size_t)32 << 10) /* output before the position is discarded in pieces of this size */
 
@@ -68,7 +68,7 @@ static int read_plain(struct cw_file *file, struct cw_span span, uint8_t *into, 
 
 size_t cw_segment_read_bytes(const struct cw_segment *s)
 {
-    return s->codec == CW_CODEC_PLAIN ? 0 : s->memory + SKIP_BYTES;
+    return s->codec == CW_CODEC_PLAIN ? 0 : s->memory + SKIP_BYTES + (s->remote ? CW_AHEAD_BYTES : 0);
 }
 
 int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,

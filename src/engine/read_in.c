@@ -82,7 +82,7 @@ static bool piece_is_absent(const struct cw_sequence *q, const struct cw_exec_pl
         if (!s->ops->locate || s->ops->locate(s, ref->row, &e, &err) < 0)
             continue;
         e.length = CW_MIN(e.length, LOOK_BYTES);
-        if (e.length > 0 && cw_extent_read(&e, scratch, true, &err) == 1)
+        if (e.length > 0 && cw_extent_read_in(&e, scratch, true, &err) == 1)
             return true;
     }
     return false;

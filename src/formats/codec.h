@@ -2,6 +2,7 @@
  * its own. decompress.c calls them, and owns the input. Only decompress.c and codec_*.c include this. */
 #pragma once
 #include "formats/decompress.h"
+#include "storage/ahead.h"
 
 #define CW_CODEC_INPUT ((size_t)64 << 10) /* bytes of the input buffer */
 
@@ -14,7 +15,8 @@ enum cw_codec_step {                /* what a step has reached */
 /* A stream. The struct of a codec's stream begins with it. */
 struct cw_decompress {
     const struct cw_codec_ops *ops;
-    struct cw_file *file; /* borrowed */
+    struct cw_file *file;  /* borrowed */
+    struct cw_ahead ahead; /* reads it */
     enum cw_codec codec;
     size_t most;   /* bytes that the stream may allocate; 0: no limit */
     size_t memory; /* the most bytes that it has had allocated */

@@ -53,7 +53,7 @@ static int deflate_enter(struct cw_decompress *z, const struct cw_restart *from,
 {
     struct deflate *d = (struct deflate *)z;
     uint8_t byte = 0;
-    int r = from->bits ? cw_file_read(z->file, from->in - 1, &byte, 1, false, err) : 0;
+    int r = from->bits ? cw_ahead_read(&z->ahead, from->in - 1, &byte, 1, err) : 0;
     if (r < 0)
         return r;
     d->raw = true;

@@ -96,7 +96,7 @@ int cw_codec_peek(struct cw_decompress *z, void *to, size_t size, size_t *ret_n,
         memcpy(to, z->in, *ret_n);
         return 0;
     }
-    return cw_file_read(z->file, at, to, *ret_n, false, err);
+    return cw_ahead_read(&z->ahead, at, to, *ret_n, err);
 }
 
 void cw_codec_skip(struct cw_decompress *z, size_t n)
@@ -151,6 +151,7 @@ int cw_decompress_open(struct cw_file *file, enum cw_codec codec, size_t most, c
         return cw_error_nomem(err, ops->size, "decompression");
     z->ops = ops;
     z->file = file;
+    cw_ahead_init(&z->ahead, file);
     z->codec = codec;
     z->most = most;
     z->between = z->first = true;
@@ -174,6 +175,7 @@ struct cw_decompress *cw_decompress_free(struct cw_decompress *z)
 {
     if (z) {
         z->ops->deinit(z);
+        cw_ahead_deinit(&z->ahead);
         free(z);
     }
     return NULL;
@@ -199,7 +201,7 @@ static int decompress_fill(struct cw_decompress *z, struct cw_error *err)
 {
     uint64_t left = cw_file_size(z->file) - z->next;
     size_t n = (size_t)CW_MIN(left, (uint64_t)CW_CODEC_INPUT);
-    int r = n ? cw_file_read(z->file, z->next, z->input, n, false, err) : 0;
+    int r = n ? cw_ahead_read(&z->ahead, z->next, z->input, n, err) : 0;
     if (r < 0)
         return r;
     z->next += n;

@@ -3,7 +3,7 @@
 #include "formats/walk.h"
 
 #include "base/array.h"
-#include "storage/file.h"
+#include "storage/ahead.h"
 
 /* Size of the buffer through which small records are read: so large that a system call costs little compared
  * with copying the bytes. */
@@ -60,14 +60,16 @@ int cw_walk_scan(struct cw_walk *w, struct cw_file *file, int (*cancelled)(void 
 {
     uint64_t size = cw_file_size(file);
     _cleanup_free_ uint8_t *buffer = malloc(BUFFER_BYTES);
+    _cleanup_(cw_ahead_deinit) struct cw_ahead ahead = {0};
     if (!buffer)
         return cw_error_nomem(err, BUFFER_BYTES, "a read buffer");
+    cw_ahead_init(&ahead, file);
     for (uint64_t reads = 0; w->wanted < size; reads++) {
         size_t stride = w->ops->stride ? w->ops->stride(w) : 0;
         uint64_t at = w->wanted;
         size_t n = (size_t)CW_MIN(size - at,
                                   (uint64_t)(stride ? CW_MIN(stride, BUFFER_BYTES) : BUFFER_BYTES));
-        int r = cw_file_read(file, at, buffer, n, false, err);
+        int r = cw_ahead_read(&ahead, at, buffer, n, err);
         if (r == 0)
             r = cw_walk_feed(w, at, buffer, n, err);
         if (r < 0)

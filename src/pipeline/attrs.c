@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "objects/object.h"
 #include "pipeline/pipeline.h"
 
 static const char *const kind_names[] = {
@@ -123,17 +124,13 @@ static bool attr_function_ok(const json_t *v)
     return ok;
 }
 
-/* Returns what to write instead of a path that is none of this system's: a remote address, or a path of
- * Windows. NULL: the path may be good. */
-static const char *attr_path_instead(const char *path)
+/* Returns what to write instead of a path that can't be read: an address where none can be read, or a path of
+ * Windows. addresses: those of servers are read. NULL: the path may be good. */
+static const char *attr_path_instead(const char *path, bool addresses)
 {
     static const struct {
         const char *scheme, *instead;
     } remote[] = {
-        {"s3", "copy the files to this machine first (aws s3 sync s3://... DIRECTORY)"},
-        {"gs", "copy the files to this machine first (gcloud storage rsync gs://... DIRECTORY)"},
-        {"http", "download the files first (curl -O http://...)"},
-        {"https", "download the files first (curl -O https://...)"},
         {"hf", "download the files first (hf download OWNER/NAME --repo-type dataset), or, in Python, give "
                "Dataset.arrow() what datasets.load_dataset() returns"},
         {"file", "leave out file://"},
@@ -144,7 +141,7 @@ static const char *attr_path_instead(const char *path)
     if (letter && path[1] == ':' && (path[2] == '\\' || path[2] == '/') && path[3] != '/')
         return "the path of a file on this system, with / between its parts; in WSL, drive C: of Windows is "
                "/mnt/c";
-    if (n == 0 || strncmp(path + n, "://", 3) != 0)
+    if (n == 0 || strncmp(path + n, "://", 3) != 0 || (addresses && cw_object_is_address(path)))
         return NULL;
     for (size_t i = 0; i < CW_COUNT_OF(remote); i++)
         if (strlen(remote[i].scheme) == n && strncmp(path, remote[i].scheme, n) == 0)
@@ -157,12 +154,17 @@ static int attr_check_paths(const struct cw_op_desc *desc, const struct cw_attr_
 {
     for (size_t i = 0; i < (json_is_array(v) ? json_array_size(v) : 1); i++) {
         const json_t *path = json_is_array(v) ? json_array_get(v, i) : v;
-        const char *instead = attr_path_instead(json_string_value(path));
+        bool addresses = a->kind == CW_ATTR_STRINGS; /* a list of files, not a directory */
+        const char *instead = attr_path_instead(json_string_value(path), addresses);
         char expected[256];
         if (!instead)
             continue;
         snprintf(expected, sizeof(expected), "%s%s",
-                 strstr(json_string_value(path), "://") ? "the path of a local file: " : "", instead);
+                 !strstr(json_string_value(path), "://") ? ""
+                 : addresses ? "the path of a local file, or an address that begins with s3://, gs://, "
+                               "http:// or https://: "
+                             : "the path of a local file: ",
+                 instead);
         return attr_error(desc->name, a->name, path, expected, err);
     }
     return 0;

@@ -31,8 +31,9 @@ struct cw_extent {
 /* Reads the bytes of an extent to data. nowait: returns 1, nothing read, where the bytes are not in memory.
  * Any thread. */
 int cw_extent_read(const struct cw_extent *e, void *data, bool nowait, struct cw_error *err) _must_check_;
-/* Reads the bytes of an extent into the page cache only. scratch: CW_EXTENT_SCRATCH bytes, overwritten. An
- * extent has at most CW_EXTENT_MOST bytes. nowait and the result are as in cw_extent_read. */
+/* Reads the bytes of an extent into the page cache only; of a remote file it reads nothing. scratch:
+ * CW_EXTENT_SCRATCH bytes, overwritten. An extent has at most CW_EXTENT_MOST bytes. nowait and the result are
+ * as in cw_extent_read. */
 #define CW_EXTENT_SCRATCH ((size_t)64 << 10)
 #define CW_EXTENT_MOST ((size_t)4 << 20)
 int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait,

@@ -41,6 +41,14 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
         return cw_error_nomem(err, sizeof(*f) + length, "a file");
     *f = (struct cw_file){.was = *was, .fd = -1, .ctime_ns = was->ctime_ns, .pins = CLOSED};
     memcpy(f->path, path, length);
+    if (cw_object_is_address(path)) {
+        const struct cw_object_stat version = {.size = was->size, .version = was->ctime_ns};
+        int r = cw_object_new(f->path, &version, &f->object, err);
+        if (r < 0) {
+            free(f);
+            return r;
+        }
+    }
     *ret = f;
     return 0;
 }
@@ -72,6 +80,7 @@ struct cw_file *cw_file_free(struct cw_file *f)
     }
     if (fd >= 0)
         close(fd);
+    cw_object_free(f->object);
     free(f);
     return NULL;
 }
@@ -316,8 +325,10 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
                                 "",
                                 f->path, length, offset, f->was.size);
     }
-    if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
+    if (nowait && (f->object || atomic_load_explicit(&f->no_nowait, memory_order_relaxed)))
         return 1;
+    if (f->object)
+        return cw_object_readv(f->object, offset, v, n_v, err);
     int fd;
     bool own;
     int r = cw_file_acquire(f, nowait, &fd, &own, err);
@@ -329,7 +340,12 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     return r;
 }
 
+bool cw_file_is_remote(const struct cw_file *f)
+{
+    return f->object != NULL;
+}
+
 bool cw_file_tells_residency(const struct cw_file *f)
 {
-    return !atomic_load_explicit(&f->no_nowait, memory_order_relaxed);
+    return !f->object && !atomic_load_explicit(&f->no_nowait, memory_order_relaxed);
 }

@@ -10,7 +10,8 @@
 
 struct cw_file;
 
-/* Size and times of a file. Users can set mtime; the kernel sets ctime at any change of the content. */
+/* Size and times of a file. Users can set mtime; the kernel sets ctime at any change of the content. Of an
+ * object of a server, ctime_ns is its version (cw_object_stat), and mtime_ns is 0. */
 struct cw_stat {
     uint64_t size;
     int64_t mtime_ns, ctime_ns;
@@ -48,6 +49,9 @@ uint64_t cw_file_stamp(const struct cw_file *f);
  * change time with which its content was last compared. Reads no content. turn: any number that the caller
  * increases when the result may be outdated; calls with the same turn check the file only once. */
 bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly);
+/* Returns whether the file is an object of a server (objects/object.h). The system keeps no bytes of it in
+ * memory, and each read checks that it is unchanged. */
+bool cw_file_is_remote(const struct cw_file *f);
 /* Returns whether reads with nowait work. False: the file system can't tell which bytes are in memory, so
  * every such read returns 1. The result is known only after the first read with nowait. */
 bool cw_file_tells_residency(const struct cw_file *f);
@@ -72,7 +76,8 @@ static inline bool cw_stat_same(const struct cw_stat *a, const struct cw_stat *b
            a->is_dir == b->is_dir;
 }
 
-/* Stores the status of a file or directory in *ret. CW_E_IO: it can't be read. */
+/* Stores the status of a file or directory in *ret. Of an object of a server, it is the status that the last
+ * listing or request found. CW_E_IO: it can't be read. */
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
 /* Like cw_stat, for a file whose content the caller reads next. If the file has just been changed, waits (at
  * most 20 ms) until a further change would get another time. */

@@ -4,12 +4,14 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "objects/object.h"
 #include "storage/file.h"
 
 struct cw_file {
     struct cw_stat was;            /* status when it was indexed */
     atomic_int_least64_t ctime_ns; /* the last change time with which the content was found to be the same */
     cw_file_same *same;            /* compares the content with the index; NULL: no comparison possible */
+    struct cw_object *object;      /* the file is an object of a server; NULL: a local file */
     const void *index;             /* for same; borrowed */
     size_t number;                 /* of the file in the index, for same */
     /* the turn (cw_file_unchanged) in which the file was last found unchanged, plus 1; 0: none */
@@ -36,6 +38,12 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
 /* paths.c */
 /* Adds a copy of path. */
 int cw_paths_add(struct cw_paths *p, const char *path, struct cw_error *err) _must_check_;
+/* object_pattern.c */
+/* Adds the objects that match a pattern, which is an address. literal: the pattern without backslashes, up to
+ * its first wildcard. wild: it has one. */
+int cw_glob_objects(const char *pattern, const char *literal, bool wild, struct cw_paths *found,
+                    struct cw_error *err) _must_check_;
+
 /* Sorts by bytes. */
 void cw_paths_sort(struct cw_paths *p);
 /* Returns what a file that is not a regular one is: "a directory", "a pipe", "a socket" or "a device". */

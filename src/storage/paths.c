@@ -19,9 +19,24 @@
  * timer tick. Ticks are at most 10 ms apart (CONFIG_HZ=100), and a tick may be late by as much. */
 #define SETTLED_NS 20000000
 
+static int stat_object(const char *address, struct cw_stat *ret, struct cw_error *err)
+{
+    struct cw_object_stat s;
+    int r = cw_object_known(address, &s) ? 0 : cw_object_stat(address, &s, err);
+    if (r == 1) {
+        errno = ENOENT;
+        return cw_error_at_file(err, CW_E_IO, address, ENOENT, "%s", address);
+    }
+    if (r == 0)
+        *ret = (struct cw_stat){.size = s.size, .ctime_ns = s.version};
+    return r;
+}
+
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
 {
     struct stat s;
+    if (cw_object_is_address(path))
+        return stat_object(path, ret, err);
     if (stat(path, &s) < 0)
         return cw_error_at_file(err, CW_E_IO, path, errno, "%s", path);
     *ret = (struct cw_stat){
@@ -47,7 +62,8 @@ bool cw_settle(int64_t ctime_ns)
 int cw_stat_settled(const char *path, struct cw_stat *ret, struct cw_error *err)
 {
     int r = cw_stat(path, ret, err);
-    return r == 0 && !ret->is_dir && cw_settle(ret->ctime_ns) ? cw_stat(path, ret, err) : r;
+    bool settle = r == 0 && !ret->is_dir && !cw_object_is_address(path);
+    return settle && cw_settle(ret->ctime_ns) ? cw_stat(path, ret, err) : r;
 }
 
 void cw_paths_deinit(struct cw_paths *p)

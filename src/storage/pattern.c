@@ -73,7 +73,7 @@ static char *path_quote(const char *path, const char *rest)
  * frees it; NULL: out of memory. */
 static char *pattern_base(const char *base_dir, const char *pattern)
 {
-    bool below = base_dir && *base_dir && pattern[0] != '/';
+    bool below = base_dir && *base_dir && pattern[0] != '/' && !cw_object_is_address(pattern);
     return path_join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
 }
 
@@ -239,7 +239,8 @@ int cw_patterns(const char *base_dir, const char *pattern, struct cw_paths *ret,
     struct cw_paths found = {0};
     _cleanup_free_ char *home = NULL, *literal = NULL;
     *ret_prefix = SIZE_MAX;
-    int r = strpbrk(pattern, "*?[{") ? path_exists(base_dir, pattern, err) : 0;
+    int r = strpbrk(pattern, "*?[{") && !cw_object_is_address(pattern) ? path_exists(base_dir, pattern, err)
+                                                                       : 0;
     if (r == 1) {
         literal = path_quote(pattern, "");
         r = literal ? cw_paths_add(&found, literal, err) : cw_error_nomem(err, strlen(pattern), "a pattern");
@@ -401,6 +402,24 @@ static void paths_unique(struct cw_paths *p)
     p->n = n;
 }
 
+/* Returns the number of bytes of a pattern up to its first wildcard. Of a web server, "?" begins a query. */
+static size_t pattern_literal(const char *pattern)
+{
+    size_t n = 0;
+    bool query = cw_object_is_address(pattern) && !cw_object_is_listed(pattern);
+    for (; pattern[n] && !strchr(query ? "*[" : "*?[", pattern[n]); n++)
+        n += pattern[n] == '\\' && pattern[n + 1];
+    return n;
+}
+
+static int pattern_expand_address(const char *pattern, struct cw_paths *found, struct cw_error *err)
+{
+    size_t n = pattern_literal(pattern);
+    _cleanup_free_ char *literal = path_join("", pattern, n, cw_object_is_listed(pattern));
+    return literal ? cw_glob_objects(pattern, literal, pattern[n] != '\0', found, err)
+                   : cw_error_nomem(err, n, "a pattern");
+}
+
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix,
             struct cw_error *err)
 {
@@ -410,7 +429,10 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
     if (!base || !plain)
         return cw_error_nomem(err, strlen(pattern), "a pattern");
     struct cw_paths found = {0};
-    int r = pattern_expand(base, pattern, pattern_has_wildcard(pattern, strlen(pattern)), 0, &found, err);
+    int r = cw_object_is_address(pattern)
+                ? pattern_expand_address(pattern, &found, err)
+                : pattern_expand(base, pattern, pattern_has_wildcard(pattern, strlen(pattern)), 0, &found,
+                                 err);
     if (r == 0 && found.n == 0) {
         r = cw_error_at_file(err, CW_E_PIPELINE, pattern, 0, "no file matches %s%s", base, pattern);
         cw_error_errnum(err, ENOENT);

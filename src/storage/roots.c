@@ -3,7 +3,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "objects/object.h"
 #include "storage/file.h"
+
+/* Returns whether a server could take a part of an address for a step to another directory. */
+static bool address_steps_up(const char *address)
+{
+    for (const char *part = address; (part = strchr(part, '/'));) {
+        size_t n = strcspn(++part, "/?");
+        if ((n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
+            return true;
+    }
+    return strcasestr(address, "%2e") || strchr(address, '\\');
+}
+
+/* Returns whether an address names a file below a root, which is an address too. */
+static bool root_contains_address(const char *address, const char *root)
+{
+    size_t n = strlen(root);
+    while (n > 0 && root[n - 1] == '/')
+        n--;
+    return strncmp(address, root, n) == 0 && (address[n] == '/' || address[n] == '\0') &&
+           !address_steps_up(address);
+}
 
 static bool root_contains(const char *path, const char *root)
 {
@@ -37,9 +59,11 @@ static bool root_resolve(const char *path, char real[PATH_MAX])
 int cw_path_check(const char *path, const char *const *roots, size_t n_roots, struct cw_error *err)
 {
     char real[PATH_MAX], list[300] = "";
-    bool may = n_roots == 0, there = !may && root_resolve(path, real);
-    for (size_t i = 0; i < n_roots && there && !may; i++)
-        may = root_contains(real, roots[i]);
+    bool remote = cw_object_is_address(path);
+    bool may = n_roots == 0, there = !may && !remote && root_resolve(path, real);
+    for (size_t i = 0; i < n_roots && !may; i++)
+        may = cw_object_is_address(roots[i]) ? remote && root_contains_address(path, roots[i])
+                                             : there && root_contains(real, roots[i]);
     if (may)
         return 0;
     for (size_t i = 0, at = 0; i < n_roots && at < sizeof(list); i++)

@@ -104,9 +104,6 @@ def test_a_file_that_may_not_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("path", "instead"),
     [
-        ("s3://bucket/a-*.tar", "aws s3 sync"),
-        ("gs://bucket/a.tar", "gcloud storage rsync"),
-        ("https://host/a.tar", "curl"),
         ("hf://datasets/owner/name/a.parquet", "load_dataset"),
         ("file:///data/a.tar", "leave out file://"),
         ("ftp://host/a", "copy the files"),

@@ -13,7 +13,7 @@
 /* ---- the kept stream ---- */
 
 /* A stream is kept if reading from the beginning or a restart point would decompress more than this many
- * bytes again: a chunk. */
+ * bytes again: a chunk. That of a remote file is always kept, because reading bytes again takes requests. */
 #define KEEP_FROM CW_CHUNK_BYTES
 
 static void kept_free(struct cw_record_streams *f)
@@ -302,7 +302,7 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
         if (r == 0)
             cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
         uint64_t bytes = r == 0 ? cw_segment_discarded(g) : 0;
-        f->keeps[i] = bytes > KEEP_FROM;
+        f->keeps[i] = bytes > KEEP_FROM || (g->remote && g->codec != CW_CODEC_PLAIN);
         if (bytes > discarded) {
             discarded = bytes;
             discarded_in = cw_file_path(f->files[i]);
