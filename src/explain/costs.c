@@ -28,8 +28,7 @@ static void costs_name_ops(const struct cw_chain *chain, struct cw_op_cost *ops)
                                                   .position = node->position,
                                                   .fused_into = node->position,
                                                   .source = node->desc->kind == CW_OP_SOURCE,
-                                                  .function = node->desc->function ||
-                                                              node->desc->kind == CW_OP_BATCH_MAP};
+                                                  .function = node->desc->function};
     }
 }
 
