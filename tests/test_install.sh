@@ -58,19 +58,19 @@ grep -q none.json "$work/err" || fail "the error does not name the file"
 mkdir "$work/plugin"
 cp "$source"/examples/plugin/* "$work/plugin"
 make --silent -C "$work/plugin" CFLAGS="-O1 -Wall -Wextra -Werror" || fail "the plug-in does not build"
-[ -z "$(readelf -d "$work/plugin/solarize.so" | grep 'NEEDED.*cachew')" ] ||
+[ -z "$(readelf -d "$work/plugin/negative.so" | grep 'NEEDED.*cachew')" ] ||
     fail "the plug-in links the library"
-plugin=$work/plugin/solarize.so
-sed 's/{"op": "solarize".*/{"op": "assign", "set": {"data": "where(data < 100, data, 255 - data)"}},/' \
-    "$work/plugin/solarize.json" >"$work/plugin/assign.json"
-grep -q assign "$work/plugin/assign.json" || fail "solarize.json has no solarize to replace"
-solarized=$("$prefix/bin/cachew" run --wait 900 "$work/plugin/assign.json" --digest | grep '^digest ')
-have=$("$prefix/bin/cachew" run --wait 900 "$work/plugin/solarize.json" --digest --plugin "$plugin" |
+plugin=$work/plugin/negative.so
+sed 's/{"op": "negative".*/{"op": "assign", "set": {"data": "where(data < 100, data, 255 - data)"}},/' \
+    "$work/plugin/negative.json" >"$work/plugin/assign.json"
+grep -q assign "$work/plugin/assign.json" || fail "negative.json has no negative to replace"
+expected=$("$prefix/bin/cachew" run --wait 900 "$work/plugin/assign.json" --digest | grep '^digest ')
+have=$("$prefix/bin/cachew" run --wait 900 "$work/plugin/negative.json" --digest --plugin "$plugin" |
     grep '^digest ') || fail "cachew run fails with the plug-in"
-[ "$have" = "$solarized" ] || fail "the plug-in gives $have, the expression gives $solarized"
-have=$(CACHEW_PLUGIN="$plugin" "$work/example/pull" "$work/plugin/solarize.json" | grep '^digest ') ||
+[ "$have" = "$expected" ] || fail "the plug-in gives $have, the expression gives $expected"
+have=$(CACHEW_PLUGIN="$plugin" "$work/example/pull" "$work/plugin/negative.json" | grep '^digest ') ||
     fail "the example fails with the plug-in"
-[ "$have" = "$solarized" ] || fail "with the library the plug-in gives $have, the expression gives $solarized"
-"$prefix/bin/cachew" ops random_solarize --plugin "$plugin" | grep -q 'plug-in solarize 1' ||
+[ "$have" = "$expected" ] || fail "with the library the plug-in gives $have, the expression gives $expected"
+"$prefix/bin/cachew" ops random_negative --plugin "$plugin" | grep -q 'plug-in negative 1' ||
     fail "cachew ops does not know the plug-in"
 echo "test_install: ok ($want)"

@@ -16,7 +16,7 @@ from deadlines import HANG_S, started, wait_for
 from example_data import HERE, ROOT, once
 
 pytestmark = pytest.mark.usefixtures("own_index_dir")
-SOLARIZE = ROOT / "examples" / "plugin" / "solarize.c"
+SOLARIZE = ROOT / "examples" / "plugin" / "negative.c"
 ODD = HERE / "plugins" / "odd.c"
 BATCH = {"op": "batch", "size": 8}
 IMAGES = {"op": "synthetic", "count": 200, "dtype": "uint8", "shape": [6, 5, 3]}
@@ -52,15 +52,15 @@ def plugins(tmp_path_factory):
 
     def make(path):
         path.mkdir()
-        compiled(SOLARIZE, path / "solarize.so")
+        compiled(SOLARIZE, path / "negative.so")
         compiled(ODD, path / "odd.so")
 
     return once(shared, "plugins", make)
 
 
 @pytest.fixture
-def solarize(plugins):
-    return "--plugin", plugins / "solarize.so"
+def negative(plugins):
+    return "--plugin", plugins / "negative.so"
 
 
 @pytest.fixture
@@ -83,10 +83,10 @@ def column(batches, name):
 # ---- what they compute ----
 
 
-def test_solarize_is_what_the_expression_gives(tmp_path, solarize):
+def test_negative_is_what_the_expression_gives(tmp_path, negative):
     ours = write(
         tmp_path / "a.json",
-        [IMAGES, {"op": "solarize", "component": "data", "threshold": 90}, {"op": "shuffle"}, BATCH],
+        [IMAGES, {"op": "negative", "component": "data", "threshold": 90}, {"op": "shuffle"}, BATCH],
     )
     theirs = write(
         tmp_path / "b.json",
@@ -99,10 +99,10 @@ def test_solarize_is_what_the_expression_gives(tmp_path, solarize):
     )
     want = run(theirs, "--digest")["digest"]
     for words in ([], ["--threads", 1], ["--threads", 4, "--memory", "4M"], ["--no-optimize"]):
-        assert run(ours, "--digest", *solarize, *words)["digest"] == want
+        assert run(ours, "--digest", *negative, *words)["digest"] == want
 
 
-def test_shapes_that_vary(tmp_path, solarize):
+def test_shapes_that_vary(tmp_path, negative):
     def picture(i):
         return np.random.default_rng(i).integers(0, 256, (3 + i % 4, 4, 3), np.uint8)
 
@@ -114,18 +114,18 @@ def test_shapes_that_vary(tmp_path, solarize):
     chain = [
         {"op": "files", "files": "images/*.png"},
         {"op": "decode_image", "component": "data"},
-        {"op": "solarize", "component": "data"},
+        {"op": "negative", "component": "data"},
     ]
-    batches = dump(tmp_path, write(tmp_path / "p.json", chain), *solarize)
+    batches = dump(tmp_path, write(tmp_path / "p.json", chain), *negative)
     for i, b in enumerate(batches):
         p = picture(i)
         assert np.array_equal(b["data"], np.where(p < 128, p, 255 - p))
 
 
 @pytest.mark.parametrize("seed,probability", [(0, 0.5), (7, 0.2)])
-def test_draws_are_those_of_the_model(tmp_path, solarize, seed, probability):
+def test_draws_are_those_of_the_model(tmp_path, negative, seed, probability):
     """Per element, by its id, epoch and the operator's occurrence: never by thread or place in a batch."""
-    op = {"op": "random_solarize", "component": "data", "threshold": 0, "probability": probability}
+    op = {"op": "random_negative", "component": "data", "threshold": 0, "probability": probability}
     chain = [
         {**IMAGES, "shape": [], "fill": "none"},
         op,
@@ -135,7 +135,7 @@ def test_draws_are_those_of_the_model(tmp_path, solarize, seed, probability):
         BATCH,
     ]
     pipeline = write(tmp_path / "p.json", chain)
-    batches = dump(tmp_path, pipeline, "--seed", seed, "--epochs", 2, "--threads", 3, *solarize)
+    batches = dump(tmp_path, pipeline, "--seed", seed, "--epochs", 2, "--threads", 3, *negative)
     hits = 0
     for b in batches:
         epoch = int(b["__meta__"][0])
@@ -145,7 +145,7 @@ def test_draws_are_those_of_the_model(tmp_path, solarize, seed, probability):
             element = philox.element_id(int(key, 16), int(row), ())
             drawn = [
                 philox.uniform(
-                    philox.Draw(philox.draw_key(seed, epoch, f"random_solarize/{i}"), element).word(0)
+                    philox.Draw(philox.draw_key(seed, epoch, f"random_negative/{i}"), element).word(0)
                 )
                 < probability
                 for i in range(2)
@@ -226,10 +226,10 @@ def test_outputs_that_vary_and_outputs_that_nobody_needs(tmp_path, odd):
     }
 
 
-def test_where_components_come_from_several_sources(tmp_path, odd, solarize):
+def test_where_components_come_from_several_sources(tmp_path, odd, negative):
     chains = [range_chain(20, {"op": "every", "n": n}) for n in (2, 3)]
     pipeline = write(tmp_path / "p.json", [{"op": "concat", "inputs": chains}, {"op": "odd_run"}, BATCH])
-    batches = dump(tmp_path, pipeline, *odd, *solarize)
+    batches = dump(tmp_path, pipeline, *odd, *negative)
     assert column(batches, "out")[:, 0].tolist() == [*range(0, 20, 2), *range(0, 20, 3)]
 
 
@@ -411,24 +411,24 @@ def test_a_filter_has_no_outputs(tmp_path, odd):
         (
             {"thresold": 3},
             (
-                'solarize: there is no attribute "thresold"; did you mean "threshold"?; it has: '
+                'negative: there is no attribute "thresold"; did you mean "threshold"?; it has: '
                 "component, threshold"
             ),
         ),
-        ({"threshold": 257}, "solarize: threshold is 257: expected an integer, from 0 to 256"),
-        ({"threshold": "a"}, 'solarize: threshold is "a": expected an integer, from 0 to 256'),
-        ({"component": None}, "solarize: component is null: expected the name of a component"),
-        ({"component": "label"}, 'solarize: there is no component "label"; there are: value'),
-        ({}, 'solarize: component is "value": expected a uint8 component, but "value" is int64'),
+        ({"threshold": 257}, "negative: threshold is 257: expected an integer, from 0 to 256"),
+        ({"threshold": "a"}, 'negative: threshold is "a": expected an integer, from 0 to 256'),
+        ({"component": None}, "negative: component is null: expected the name of a component"),
+        ({"component": "label"}, 'negative: there is no component "label"; there are: value'),
+        ({}, 'negative: component is "value": expected a uint8 component, but "value" is int64'),
     ],
 )
-def test_attributes_are_checked_as_the_table_says(tmp_path, solarize, op, message):
+def test_attributes_are_checked_as_the_table_says(tmp_path, negative, op, message):
     error = failed(
-        write(tmp_path / "p.json", range_chain(4, {"op": "solarize", "component": "value", **op}, BATCH)),
+        write(tmp_path / "p.json", range_chain(4, {"op": "negative", "component": "value", **op}, BATCH)),
         2,
-        *solarize,
+        *negative,
     )
-    assert error["message"] == message and error["operator"] == "solarize"
+    assert error["message"] == message and error["operator"] == "negative"
 
 
 # ---- loading ----
@@ -469,7 +469,7 @@ def test_files_that_are_no_plugins(tmp_path):
     whole = compiled(SOLARIZE, tmp_path / "cut.so").read_bytes()
     for size in (1, 63, 64, 200, 4095, 4096, len(whole) // 2, len(whole) * 3 // 4, len(whole) * 7 // 8):
         (tmp_path / "cut.so").write_bytes(whole[:size])
-        ran = cachew("ops", "solarize", "--plugin", tmp_path / "cut.so")
+        ran = cachew("ops", "negative", "--plugin", tmp_path / "cut.so")
         assert ran.code in (0, 2) and (ran.code == 0 or "cut.so" in ran.err), (size, ran.code, ran.err)
 
 
@@ -499,14 +499,14 @@ def test_names_are_taken_once(tmp_path, plugins):
     )
     assert error["file"] == str(tmp_path / "copy.so")
     source = tmp_path / "clash.c"
-    source.write_text(SOLARIZE.read_text().replace('"random_solarize"', '"resize"'))
+    source.write_text(SOLARIZE.read_text().replace('"random_negative"', '"resize"'))
     assert (
         'there is an operator "resize" already, built in'
         in refused(compiled(source, tmp_path / "clash.so"))["message"]
     )
-    source.write_text(SOLARIZE.read_text().replace('"random_solarize"', '"solarize"'))
+    source.write_text(SOLARIZE.read_text().replace('"random_negative"', '"negative"'))
     assert (
-        'there is an operator "solarize" already, of plug-in clash 1'
+        'there is an operator "negative" already, of plug-in clash 1'
         in refused(compiled(source, tmp_path / "clash.so"))["message"]
     )
 
@@ -519,15 +519,15 @@ def test_one_file_may_be_loaded_twice(tmp_path, plugins):
 
 
 def test_a_name_without_a_slash_is_a_path(plugins):
-    assert cachew("ops", "solarize", "--plugin", "solarize.so", cwd=plugins).code == 0
+    assert cachew("ops", "negative", "--plugin", "negative.so", cwd=plugins).code == 0
     assert refused("libz.so.1", cwd=plugins)["message"].startswith("plug-in libz.so.1 can't be opened")
 
 
-def test_ops_shows_them(solarize):
-    names = [o["name"] for o in cachew("ops", "--json", *solarize).json["ops"]]
-    assert names == sorted(names) and {"solarize", "random_solarize", "resize"} <= set(names)
-    op = cachew("ops", "random_solarize", "--json", *solarize).json["ops"][0]
-    assert op["plugin"] == "solarize 1" and op["random"] and op["kind"] == "map"
+def test_ops_shows_them(negative):
+    names = [o["name"] for o in cachew("ops", "--json", *negative).json["ops"]]
+    assert names == sorted(names) and {"negative", "random_negative", "resize"} <= set(names)
+    op = cachew("ops", "random_negative", "--json", *negative).json["ops"][0]
+    assert op["plugin"] == "negative 1" and op["random"] and op["kind"] == "map"
     assert [a["name"] for a in op["attributes"]] == ["component", "threshold", "probability"]
     assert op["attributes"][1] | {"doc": ""} == {
         "name": "threshold",
@@ -538,19 +538,19 @@ def test_ops_shows_them(solarize):
         "max": 256,
         "doc": "",
     }
-    text = cachew("ops", "random_solarize", *solarize).out
-    assert "From the plug-in solarize 1." in text and "an integer, from 0 to 256; default 128" in text
+    text = cachew("ops", "random_negative", *negative).out
+    assert "From the plug-in negative 1." in text and "an integer, from 0 to 256; default 128" in text
     assert all("plugin" not in o for o in cachew("ops", "--json").json["ops"])
-    assert cachew("ops", "solarize").code == 2
+    assert cachew("ops", "negative").code == 2
 
 
-def test_every_verb_that_reads_pipelines_takes_them(solarize):
-    pipeline = SOLARIZE.parent / "solarize.json"
-    assert run(pipeline, *solarize)["elements"] == 512
-    assert cachew("explain", pipeline, "--run", "0.1", *solarize).code == 0
-    assert cachew("bench", pipeline, "--seconds", "0.1", "--best-of", 1, *solarize).code == 0
+def test_every_verb_that_reads_pipelines_takes_them(negative):
+    pipeline = SOLARIZE.parent / "negative.json"
+    assert run(pipeline, *negative)["elements"] == 512
+    assert cachew("explain", pipeline, "--run", "0.1", *negative).code == 0
+    assert cachew("bench", pipeline, "--seconds", "0.1", "--best-of", 1, *negative).code == 0
     error = failed(pipeline, 2)
-    assert error["message"] == 'there is no operator "solarize" (`cachew ops` lists all operators)'
+    assert error["message"] == 'there is no operator "negative" (`cachew ops` lists all operators)'
 
 
 def test_name_and_version_are_part_of_the_fingerprint(tmp_path, plugins):

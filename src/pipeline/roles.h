@@ -42,9 +42,9 @@ struct cw_index_map {
 
 /* How a batcher pads a component's rows, at the end of each dimension. */
 struct cw_padding {
-    bool on;          /* false: rows must have equal shapes */
-    uint8_t value[8]; /* in the component's dtype */
-    int ndim;         /* number of dimensions in `to`; -1: any */
+    bool on;                      /* false: rows must have equal shapes */
+    _Alignas(8) uint8_t value[8]; /* in the component's dtype */
+    int ndim;                     /* number of dimensions in `to`; -1: any */
     /* by dimension: its size in the batch, or one of the constants */
     int64_t to[CW_MAX_NDIM];
 };

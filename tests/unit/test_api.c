@@ -17,7 +17,7 @@
 
 #include "data_files.h"
 
-static const char *solarize_path; /* examples/plugin */
+static const char *negative_path; /* examples/plugin */
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -873,14 +873,14 @@ static void loads_a_plugin(void **unused)
     assert_string_equal(cachew_error_attribute(err), "plugin");
     assert_string_equal(cachew_error_file(err), "/nowhere/x.so");
     cachew_error_free(err);
-    assert_int_equal(cachew_load_plugin(solarize_path, NULL), 0);
-    assert_int_equal(cachew_load_plugin(solarize_path, NULL), 0);
+    assert_int_equal(cachew_load_plugin(negative_path, NULL), 0);
+    assert_int_equal(cachew_load_plugin(negative_path, NULL), 0);
     char *ops = cachew_operators_json();
-    assert_non_null(strstr(ops, "\"plugin\":\"solarize 1\""));
+    assert_non_null(strstr(ops, "\"plugin\":\"negative 1\""));
     cachew_free(ops);
     assert_int_equal(cachew_pipeline_parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": "
                                            "256}, {\"op\": \"cast\", \"component\": \"value\", "
-                                           "\"dtype\": \"uint8\"}, {\"op\": \"solarize\", \"component\": "
+                                           "\"dtype\": \"uint8\"}, {\"op\": \"negative\", \"component\": "
                                            "\"value\"}, {\"op\": \"batch\", \"size\": 256}]}",
                                            NULL, &p, NULL),
                      0);
@@ -920,6 +920,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(reads_bytes),
         cmocka_unit_test(loads_a_plugin),
     };
-    solarize_path = argc > 1 ? argv[1] : "solarize.so";
+    negative_path = argc > 1 ? argv[1] : "negative.so";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

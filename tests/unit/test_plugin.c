@@ -15,7 +15,7 @@
 #include "ops/plugin/plugin.h"
 #include "ops/table.h"
 
-static const char *solarize_path;
+static const char *negative_path;
 
 static int good_bind(struct cachew_bind *b, void **state)
 {
@@ -229,7 +229,7 @@ static void *add_many(void *arg)
         failed += cw_plugin_add(&plugin, "threads.so", NULL) < 0;
         const struct cw_op_table *table = cw_ops();
         failed += !cw_op_find(table, threaded_names[t][i]) || !cw_op_find(table, "resize");
-        failed += cw_plugin_load(solarize_path, NULL) < 0; /* the same for all */
+        failed += cw_plugin_load(negative_path, NULL) < 0; /* the same for all */
     }
     return failed ? arg : NULL;
 }
@@ -253,7 +253,7 @@ static void test_threads_add_and_read(void **unused)
         pthread_join(threads[t], &failed);
         assert_null(failed);
     }
-    assert_int_equal(cw_ops()->n, n + N_THREADS * N_EACH + 2); /* solarize has two */
+    assert_int_equal(cw_ops()->n, n + N_THREADS * N_EACH + 2); /* negative has two */
 }
 
 int main(int argc, char **argv)
@@ -263,6 +263,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrong_plugins),        cmocka_unit_test(test_names_are_taken_once),
         cmocka_unit_test(test_threads_add_and_read),
     };
-    solarize_path = argc > 1 ? argv[1] : "solarize.so";
+    negative_path = argc > 1 ? argv[1] : "negative.so";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static int plugin_refuse(const char *path, struct cw_error *err, const char *exp
                           what, expected);
 }
 
-/* Makes the identity: path "/a/b/solarize.so.1" and version "2" give "solarize 2". The version has no spaces,
+/* Makes the identity: path "/a/b/negative.so.1" and version "2" give "negative 2". The version has no spaces,
  * so the identity can be split again. */
 static int plugin_make_identity(const struct cachew_plugin *plugin, const char *path, char **ret,
                                 struct cw_error *err)

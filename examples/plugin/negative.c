@@ -1,25 +1,25 @@
 /*
- * A plug-in with two operators: solarize turns bright pixels into their negatives, random_solarize does so
+ * A plug-in with two operators: negative turns bright pixels into their negatives, random_negative does so
  * for randomly chosen images.
  *
  *     make
- *     cachew ops solarize --plugin ./solarize.so
- *     cachew run solarize.json --plugin ./solarize.so --digest
+ *     cachew ops negative --plugin ./negative.so
+ *     cachew run negative.json --plugin ./negative.so --digest
  */
 #include <cachew/plugin.h>
 #include <stdlib.h>
 
-struct solarize {
+struct negative {
     unsigned threshold; /* pixels of this value and above are inverted */
-    double probability; /* for random_solarize: the probability that an image is solarized */
+    double probability; /* for random_negative: the probability that an image becomes a negative */
 };
 
 /* Binds both operators: they read a uint8 component of any shape, and write it with the same type. */
-static int solarize_bind(struct cachew_bind *b, void **state)
+static int negative_bind(struct cachew_bind *b, void **state)
 {
     const char *component = cachew_attr_string(b, "component");
     struct cachew_type type;
-    struct solarize *s = calloc(1, sizeof(*s));
+    struct negative *s = calloc(1, sizeof(*s));
     if (!s)
         return CACHEW_E_MEMORY;
     *state = s;
@@ -31,11 +31,11 @@ static int solarize_bind(struct cachew_bind *b, void **state)
     return cachew_bind_write(b, component, &type); /* output 0 */
 }
 
-static int random_solarize_bind(struct cachew_bind *b, void **state)
+static int random_negative_bind(struct cachew_bind *b, void **state)
 {
-    int r = solarize_bind(b, state);
+    int r = negative_bind(b, state);
     if (r >= 0)
-        ((struct solarize *)*state)->probability = cachew_attr_float(b, "probability");
+        ((struct negative *)*state)->probability = cachew_attr_float(b, "probability");
     return r;
 }
 
@@ -52,15 +52,15 @@ static int write_image(struct cachew_row *row, unsigned threshold)
     return CACHEW_OK;
 }
 
-static int solarize_run(const void *state, struct cachew_row *row)
+static int negative_run(const void *state, struct cachew_row *row)
 {
-    const struct solarize *s = state;
+    const struct negative *s = state;
     return write_image(row, s->threshold);
 }
 
-static int random_solarize_run(const void *state, struct cachew_row *row)
+static int random_negative_run(const void *state, struct cachew_row *row)
 {
-    const struct solarize *s = state;
+    const struct negative *s = state;
     uint32_t words[4];
     cachew_row_draw(row, 0, words);
     return write_image(row, cachew_uniform(words[0]) < s->probability ? s->threshold : 256);
@@ -75,8 +75,8 @@ static int random_solarize_run(const void *state, struct cachew_row *row)
      .max = 256, \
      .doc = "values from here on are inverted"}
 
-static const struct cachew_attr solarize_attrs[] = {COMPONENT, THRESHOLD, {0}};
-static const struct cachew_attr random_solarize_attrs[] = {
+static const struct cachew_attr negative_attrs[] = {COMPONENT, THRESHOLD, {0}};
+static const struct cachew_attr random_negative_attrs[] = {
     COMPONENT,
     THRESHOLD,
     {.name = "probability",
@@ -84,34 +84,34 @@ static const struct cachew_attr random_solarize_attrs[] = {
      .def = "0.5",
      .min = 0,
      .max = 1,
-     .doc = "that an image is solarized"},
+     .doc = "that an image becomes a negative"},
     {0},
 };
 
-static const struct cachew_operator solarize = {
-    .name = "solarize",
+static const struct cachew_operator negative = {
+    .name = "negative",
     .summary = "bright values inverted: x < threshold ? x : 255 - x",
     .doc = "The shape may be anything, and may differ from element to element.",
     .kind = CACHEW_MAP,
-    .attrs = solarize_attrs,
-    .bind = solarize_bind,
-    .run = solarize_run,
+    .attrs = negative_attrs,
+    .bind = negative_bind,
+    .run = negative_run,
     .free_state = free,
 };
 
-static const struct cachew_operator random_solarize = {
-    .name = "random_solarize",
+static const struct cachew_operator random_negative = {
+    .name = "random_negative",
     .summary = "bright values inverted, at random",
-    .doc = "All of an element is solarized, or nothing: solarized if uniform(word 0) < probability.",
+    .doc = "An element becomes a negative as a whole, if uniform(word 0) < probability.",
     .kind = CACHEW_MAP,
     .random = 1,
-    .attrs = random_solarize_attrs,
-    .bind = random_solarize_bind,
-    .run = random_solarize_run,
+    .attrs = random_negative_attrs,
+    .bind = random_negative_bind,
+    .run = random_negative_run,
     .free_state = free,
 };
 
-static const struct cachew_operator *const operators[] = {&solarize, &random_solarize, NULL};
+static const struct cachew_operator *const operators[] = {&negative, &random_negative, NULL};
 
 CACHEW_API const struct cachew_plugin cachew_plugin = {
     .abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};
