@@ -2,6 +2,7 @@
 #include "formats/audio.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sndfile.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #define RIFF_HEADER 12u /* bytes before the first chunk of a WAV file */
 
 const char *const cw_audio_lacks;
+
+/* Held while a file is opened: libsndfile writes the reason why it can't open a file to a global text. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 struct cw_audio {
     const uint8_t *data;
@@ -91,7 +95,9 @@ int cw_audio_open(const uint8_t *data, size_t size, struct cw_audio **ret, struc
     if (!a)
         return cw_error_nomem(err, sizeof(*a), "an audio file");
     *a = (struct cw_audio){.data = data, .size = (sf_count_t)size};
+    pthread_mutex_lock(&opening);
     a->file = sf_open_virtual(&memory, SFM_READ, &info, a);
+    pthread_mutex_unlock(&opening);
     if (!a->file || info.channels < 1 || info.samplerate < 1) {
         cw_audio_close(a);
         return cw_error_set(
