@@ -19,7 +19,6 @@ from cachew._batch import Bytes
 from cachew._calls import checked_methods, refuse_in_import
 from cachew._errors import PipelineError
 from cachew._host_tree import flat
-from cachew._host_values import Component, Wrong
 from cachew._options import byte_count
 from cachew._values import is_text, plain, shown_bytes
 
@@ -397,14 +396,25 @@ def _declared(op: str, name: str, value: Any) -> dict[str, Any]:
             return made
         # JSON has no NaN
         made["default"] = "nan" if isinstance(default, float) and math.isnan(default) else plain(default)
-        Component({"name": name, **made, "shape": []})
+        fits = _is_value(str(made["dtype"]), made["default"])
     except TypeError as problem:
         raise PipelineError(f"{op}: outputs: {name}: {problem}") from None
-    except Wrong:
+    if not fits:
         raise PipelineError(
             f"{op}: outputs: {name}: the default is {default!r}: expected a value of {made['dtype']}"
-        ) from None
+        )
     return made
+
+
+def _is_value(dtype: str, value: Any) -> bool:
+    """Whether a value of JSON can be one of the dtype; NaN is the text "nan"."""
+    if dtype in ("bytes", "bool"):
+        return isinstance(value, str if dtype == "bytes" else bool)
+    if isinstance(value, bool):
+        return False
+    if "int" in dtype:
+        return isinstance(value, int) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    return value == "nan" or isinstance(value, (int, float))
 
 
 def _name(function: Any) -> str:
