@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/tutorial.ipynb, the tutorial as a Jupyter notebook, from docs/tutorial.md."""
+"""Makes examples/tutorial.ipynb, the tutorial as a Jupyter notebook, from docs/tutorial.md."""
 
 import argparse
 import json
@@ -9,8 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tutorial.md"
-NOTEBOOK = PAGE.with_suffix(".ipynb")
+NOTEBOOK = ROOT / "examples" / "tutorial.ipynb"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?=[a-z-]+\.md)")  # to another page of docs/
 COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)  # for the test that runs the page
 FIRST = """# The paths of the tutorial begin in the project's directory, where ./demo has made build/photos.
 import os
@@ -29,7 +30,7 @@ def cell(number, kind, text):
 def notebook(page):
     # re.split puts the text of a block, the group, between the texts around it
     parts = [
-        ("code" if i % 2 else "markdown", COMMENT.sub("", text) if i % 2 == 0 else text)
+        ("code", text) if i % 2 else ("markdown", LINK.sub("](../docs/", COMMENT.sub("", text)))
         for i, text in enumerate(BLOCK.split(page))
     ]
     parts.insert(1, ("code", FIRST))

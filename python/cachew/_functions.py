@@ -43,8 +43,9 @@ class Functions:
     outputs: the components that the function returns, {name: dtype}, {name: (dtype, shape)} or
         {name: (dtype, shape, default)}, where the default stands for a None that the function returns; None:
         the function is called now, with the first element, to find them. A function may return dicts in a
-        dict, and tuples: components are named by their path, "a.x" for result["a"]["x"] and "a.0" for
-        result["a"][0], and so are they declared: {"a": {"x": dtype}}, or {"a": [dtype, dtype]} for a tuple
+        dict, and tuples: components are named by their path, "a.x" for `result["a"]["x"]` and "a.0" for
+        `result["a"][0]`. They are declared alike: `{"a": {"x": dtype}}`, or `{"a": [dtype, dtype]}` for a
+        tuple
 
     timeout_s: seconds for one call. A host process whose call takes longer is ended, and the call is made
         again

@@ -22,6 +22,8 @@ class Windowed(Zipped):
         self.size, self.stride = attrs["size"], attrs["stride"]
         self.shift = attrs["shift"] or self.size
         super().__init__(node, base, inputs)
+        if any(source.stream for source in inputs.sources):
+            raise PlanError("window behind a stream")
         components = attrs["components"]
         components = components if isinstance(components, list) else [components]
         if not set(components) <= set(self.types):

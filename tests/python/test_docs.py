@@ -123,7 +123,7 @@ def test_the_python_of_a_page_runs(page, photos, shared_dir):
 
 def test_the_notebook_has_the_blocks_of_the_tutorial():
     page = ROOT / "docs" / "tutorial.md"
-    cells = json.loads(page.with_suffix(".ipynb").read_text())["cells"]
+    cells = json.loads((ROOT / "examples" / "tutorial.ipynb").read_text())["cells"]
     first, *others = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     assert "os.chdir" in first
     assert others == [block["code"].strip() for block in BLOCK.finditer(page.read_text())]

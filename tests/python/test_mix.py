@@ -167,7 +167,7 @@ def test_resume(name):
 
 def test_service():
     for ds in pipelines().values():
-        with ds.distribute("local", workers=2, seed=4, epochs=2) as loader:
+        with ds.distribute("local", seed=4, epochs=2) as loader:
             assert batches(loader) == batches(ds.iterator(seed=4, epochs=2))
 
 
