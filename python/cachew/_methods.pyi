@@ -738,10 +738,10 @@ class Operators:
         """
 
     def pad_or_trim(self, component: str, length: int, *, value: float = 0) -> Dataset:
-        """Fills up or cuts off the end of the first dimension, to a fixed length.
+        """Gives the first dimension a fixed length: pads at its end, or cuts its end off.
 
-        For audio of different lengths that is to be batched: samples [n] become [length]. All dtypes
-        of numbers; other dimensions stay.
+        Clips of different lengths can then form a batch: samples [n] become [length]. All dtypes of
+        numbers; other dimensions stay.
 
         component: the component (the name of a component)
         length: the new size of the first dimension (an integer, from 0 to 1099511627776)

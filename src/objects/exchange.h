@@ -21,9 +21,9 @@ enum cw_exchange_next { CW_EXCHANGE_OVER, CW_EXCHANGE_AGAIN, CW_EXCHANGE_AGAIN_S
 
 /* Makes the request of a transfer in t->exchange. false: out of memory. */
 bool cw_exchange_begin(struct cw_transfer *t, CURL *easy, uint64_t now_ns);
-/* Ends the exchange. Sets the transfer's outcome, and returns whether the request is to be repeated: if the
- * failure may pass. AGAIN_SOON: the server was not reached at all. *ret_wait_s: how long the server asks to
- * wait; 0: it does not say. */
+/* Ends the exchange, and sets the transfer's outcome. AGAIN: the request failed for a reason that may not
+ * last, so send it again. AGAIN_SOON: the same, and the server was not reached at all. *ret_wait_s: how long
+ * the server asks to wait; 0: it does not ask. */
 enum cw_exchange_next cw_exchange_end(struct cw_transfer *t, CURLcode code, double *ret_wait_s);
 /* Frees the exchange, and returns its handle for another one. */
 CURL *cw_exchange_free(struct cw_transfer *t);

@@ -15,10 +15,11 @@
 /* Requests at a time: as many as the engine and the builders of indexes want. More would not be faster, as
  * 64 requests of 64 KiB at 20 ms each are 200 MB/s. */
 #define MOST_ACTIVE 128u
-/* The wait before a repetition: random between half of it and all of it, and twice as long each time. */
+/* How long a request waits before it is sent again: at first a random time between half of FIRST_WAIT_NS and
+ * FIRST_WAIT_NS. Both limits double with each try, up to MOST_WAIT_NS. */
 #define FIRST_WAIT_NS UINT64_C(100000000)
 #define MOST_WAIT_NS UINT64_C(10000000000)
-/* A server asks for longer waits than this in vain. */
+/* A server may ask for a wait (Retry-After). This is the longest wait that is granted. */
 #define MOST_RETRY_AFTER_S 60.0
 /* A request for a status or a listing that does not reach its server ends after this many tries: the address
  * is probably wrong. A run that reads ranges has reached its server before. */

@@ -550,7 +550,7 @@ def tokenize(attrs: dict, types: Types) -> Bound:
 
 
 def decode_audio(attrs: dict, types: Types, wanted: set[str] | None = None) -> Bound:
-    """wanted: the outputs that somebody needs; None: all."""
+    """wanted: names of the outputs that a later operator or the batch reads; None: all."""
     outputs, decode = audio.decode_audio(attrs, types)
 
     def apply(components: Components, _draw: Draw) -> Components:

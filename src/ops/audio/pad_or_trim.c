@@ -62,8 +62,8 @@ static const struct cw_attr_def attrs[] = {
 
 const struct cw_op_desc cw_op_pad_or_trim = {
     .name = "pad_or_trim",
-    .summary = "fills up or cuts off the end of the first dimension, to a fixed length",
-    .doc = "For audio of different lengths that is to be batched: samples [n] become [length]. All dtypes of "
+    .summary = "gives the first dimension a fixed length: pads at its end, or cuts its end off",
+    .doc = "Clips of different lengths can then form a batch: samples [n] become [length]. All dtypes of "
            "numbers; other dimensions stay.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
