@@ -666,7 +666,8 @@ class Operators:
         component: str,
         length: int,
         *,
-        algorithm: Literal["next"] = "next",
+        algorithm: Literal["next", "first_fit", "best_fit"] = "next",
+        bins: int = 16,
         split: bool = True,
         separator: int | Sequence[int] = [],
         pad: int = 0,
@@ -674,22 +675,28 @@ class Operators:
     ) -> Dataset:
         """Packs sequences of tokens into rows of a fixed length.
 
-        `pack` fills rows with one sequence after the other. A row has `length` tokens in `component`,
-        and two int32 components of the same length. A segment is a sequence, or the part of a sequence
-        that lies in this row. `segment_ids` has the number of each token's segment in the row (from 1;
-        0 is padding). `positions` counts the tokens of each segment from 0. Other components are
-        dropped. The elements of the epoch, counted before any filter, are divided into windows of
-        `window` consecutive elements. The rows of a window depend only on its own elements, so any
-        worker can compute them. A larger window leaves less padding and takes more memory. The
-        pipeline must have exactly one source, which must not be an `iterable`. `shuffle` and `repeat`
-        must come before `pack`.
+        `pack` fills rows with sequences. A row has `length` tokens in `component`, and two int32
+        components of the same length. A segment is a sequence, or the part of a sequence that lies in
+        this row. `segment_ids` has the number of each token's segment in the row (from 1; 0 is
+        padding). `positions` counts the tokens of each segment from 0. Other components are dropped.
+        The elements of the epoch, counted before any filter, are divided into windows of `window`
+        consecutive elements. The rows of a window depend only on its own elements, so any worker can
+        compute them. A larger window leaves less padding and takes more memory. The pipeline must have
+        exactly one source, which must not be an `iterable`. `shuffle` and `repeat` must come before
+        `pack`.
 
         component: sequences of tokens: integers, one dimension (the name of a component)
         length: tokens per row (an integer, from 1 to 16777216)
-        algorithm: next: put each sequence into the row that was begun last; if that row has no room,
-            begin a new row (a string: one of "next")
-        split: true: a sequence that does not fit continues in the next row; false: the whole sequence
-            goes to the next row (true or false)
+        algorithm: which open row takes a sequence: `next`, the row that was begun last; `first_fit`,
+            the first row that has room for all of it; `best_fit`, the row with the least room that is
+            enough. If no row has room, a new one begins (a string: one of "next", "first_fit",
+            "best_fit")
+        bins: for first_fit and best_fit, the number of open rows: when one more is needed, the fullest
+            is closed; `next` has one (an integer, from 1 to 1024)
+        split: true: with `next`, a sequence that does not fit continues in the next row; with
+            first_fit and best_fit, a sequence longer than a row is cut into full rows and a rest,
+            which is packed like a sequence. false: sequences are never cut, and longer ones fail (true
+            or false)
         separator: a token appended to each sequence, counted as one of its tokens; []: none (a list of
             integers or a single one of length 0 to 1)
         pad: the token that fills the rest of a row (an integer)

@@ -725,6 +725,11 @@ class Generator:
                 given = {"component": rng.choice(sequences), "length": rng.choice([1, 3, rng.randint(2, 20)])}
                 given |= {"window": rng.choice([1, 3, rng.randint(2, 90)])} if rng.random() < 0.7 else {}
                 given |= {"separator": rng.choice([5, [100], []])} if rng.random() < 0.5 else {}
+                if rng.random() < 0.5:
+                    given["algorithm"] = rng.choice(["first_fit", "best_fit"])
+                    given |= {"bins": rng.choice([1, 2, 5])} if rng.random() < 0.7 else {}
+                if rng.random() < 0.2:
+                    given |= {"split": False, "length": rng.randint(10, 40)}
                 return self.finish(kind, given | ({"pad": rng.randint(0, 99)} if rng.random() < 0.3 else {}))
         elif kind in COMPONENTS:
             given = random_components.of(rng, kind, types)

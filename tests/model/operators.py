@@ -89,7 +89,7 @@ DEFAULTS: dict[str, dict] = {
     "filter_function": {},
     "flat_map": {},
     "window": {"shift": 0, "stride": 1, "drop_remainder": True, "components": []},
-    "pack": {"algorithm": "next", "split": True, "separator": [], "pad": 0, "window": 1024},
+    "pack": {"algorithm": "next", "bins": 16, "split": True, "separator": [], "pad": 0, "window": 1024},
     "map_batches": {},
     **element_components.DEFAULTS,
     **geometry.DEFAULTS,

@@ -6,6 +6,13 @@ import numpy as np
 
 from .dtypes import INTEGERS, PlanError, RecordError, Type, Value, storage
 
+Row = list[tuple[int, int, int]]  # token, number of its segment, position in the segment
+
+
+def append_segment(row: Row, tokens: list[int]) -> None:
+    number = row[-1][1] + 1 if row else 1
+    row += [(token, number, at) for at, token in enumerate(tokens)]
+
 
 class Pack:
     """Attributes and types of the operator; `check` sees one element, `rows` those of a window."""
@@ -15,6 +22,7 @@ class Pack:
         separator = attrs["separator"]
         self.separator = separator if isinstance(separator, list) else [separator]
         self.pad = attrs["pad"]
+        self.algorithm, self.bins = attrs["algorithm"], attrs["bins"]
         if self.component not in types or self.component in ("segment_ids", "positions"):
             raise PlanError(f"pack: component {self.component}")
         type_ = types[self.component]
@@ -42,7 +50,11 @@ class Pack:
         return tokens
 
     def rows(self, sequences: list[list[int]]) -> list[dict[str, Value]]:
-        rows: list[list[tuple[int, int, int]]] = []
+        fill = self.next_rows if self.algorithm == "next" else self.fitted_rows
+        return [self.components(row) for row in fill(sequences)]
+
+    def next_rows(self, sequences: list[list[int]]) -> list[Row]:
+        rows: list[Row] = []
         for tokens in sequences:
             while tokens:
                 if not rows or len(rows[-1]) == self.length:
@@ -51,12 +63,31 @@ class Pack:
                 if not self.split and len(tokens) > free:
                     rows.append([])
                     free = self.length
-                segment = rows[-1][-1][1] + 1 if rows[-1] else 1
-                rows[-1] += [(token, segment, at) for at, token in enumerate(tokens[:free])]
+                append_segment(rows[-1], tokens[:free])
                 tokens = tokens[free:]
-        return [self.components(row) for row in rows]
+        return rows
 
-    def components(self, row: list[tuple[int, int, int]]) -> dict[str, Value]:
+    def fitted_rows(self, sequences: list[list[int]]) -> list[Row]:
+        rows: list[Row] = []
+        bins: list[Row] = []
+        for tokens in sequences:
+            for at in range(0, len(tokens), self.length):
+                piece = tokens[at : at + self.length]
+                fitting = [row for row in bins if len(row) + len(piece) <= self.length]
+                if fitting:
+                    row = max(fitting, key=len) if self.algorithm == "best_fit" else fitting[0]
+                else:
+                    rows.append(row := [])
+                append_segment(row, piece)
+                bins = [bin_ for bin_ in bins if len(bin_) < self.length]
+                if not fitting and len(row) < self.length:
+                    if len(bins) == self.bins:
+                        fullest = max(bins, key=len)
+                        bins = [bin_ for bin_ in bins if bin_ is not fullest]
+                    bins.append(row)
+        return rows
+
+    def components(self, row: Row) -> dict[str, Value]:
         row = row + [(self.pad, 0, 0)] * (self.length - len(row))
         tokens, segments, positions = zip(*row)
         return {

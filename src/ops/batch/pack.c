@@ -8,68 +8,126 @@
 #include "data/convert.h"
 #include "pipeline/pipeline.h"
 
+/* Largest number of open rows: the search for a row is linear in it. */
+#define PACK_BINS_MAX 1024
+
+enum pack_algorithm { PACK_NEXT, PACK_FIRST_FIT, PACK_BEST_FIT }; /* in the order of `algorithms` */
+
 struct pack {
     size_t length; /* tokens of a row */
     uint64_t window;
+    enum pack_algorithm algorithm;
+    size_t bins; /* number of rows that are open at the same time */
     bool split, separates, raises;
     _Alignas(uint64_t) uint8_t pad[8], separator[8]; /* in the component's dtype */
 };
 
 enum { PACK_TOKENS, PACK_SEGMENTS, PACK_POSITIONS }; /* output ports */
 
-/* Rows of tokens, which are filled one after the other. */
+/* A row of tokens that has room left. */
+struct pack_row {
+    size_t number; /* counted from the window's first row */
+    size_t used;   /* tokens */
+    int32_t last;  /* number of its last segment */
+};
+
+/* The rows of tokens of a window. */
 struct pack_rows {
     const struct pack *pack;
     size_t token_bytes;
     uint8_t *tokens; /* pack->length tokens per row; NULL: rows are only counted */
     int32_t *segments, *positions;
-    size_t n;     /* number of rows begun */
-    size_t used;  /* tokens in the last row */
-    int32_t last; /* number of the last segment in the last row */
+    size_t n; /* number of rows begun */
+    size_t n_open;
+    struct pack_row *open; /* pack->bins entries, in the order in which the rows were begun */
 };
 
-static void pack_begin_row(struct pack_rows *r)
+static struct pack_row pack_begin_row(struct pack_rows *r)
 {
     const struct pack *p = r->pack;
-    size_t at = r->n++ * p->length;
-    r->used = 0;
-    r->last = 0;
+    struct pack_row row = {.number = r->n++};
     if (!r->tokens)
-        return;
+        return row;
+    size_t at = row.number * p->length;
     for (size_t i = at; i < at + p->length; i++)
         memcpy(r->tokens + i * r->token_bytes, p->pad, r->token_bytes);
     memset(r->segments + at, 0, p->length * sizeof(*r->segments));
     memset(r->positions + at, 0, p->length * sizeof(*r->positions));
+    return row;
 }
 
-/* Appends n tokens to the last row, which must have room for them. They continue segment number r->last;
- * `before` is the number of tokens that the segment already has in this row. */
-static void pack_add(struct pack_rows *r, const uint8_t *tokens, size_t n, size_t before)
+/* Appends n tokens to a row, which must have room for them. They continue the row's last segment; `before` is
+ * the number of tokens that this segment already has. */
+static void pack_add(const struct pack_rows *r, struct pack_row *row, const uint8_t *tokens, size_t n,
+                     size_t before)
 {
-    size_t at = (r->n - 1) * r->pack->length + r->used;
-    r->used += n;
+    size_t at = row->number * r->pack->length + row->used;
+    row->used += n;
     if (!r->tokens || n == 0)
         return;
     memcpy(r->tokens + at * r->token_bytes, tokens, n * r->token_bytes);
     for (size_t i = 0; i < n; i++) {
-        r->segments[at + i] = r->last;
+        r->segments[at + i] = row->last;
         r->positions[at + i] = (int32_t)(before + i);
     }
 }
 
-/* Appends a sequence of n tokens and its separator. */
+/* Returns the number of the open row that the algorithm chooses for a segment of `need` tokens; r->n_open if
+ * the segment fits in none. */
+static size_t pack_choose(const struct pack_rows *r, size_t need)
+{
+    size_t found = r->n_open;
+    for (size_t i = 0; i < r->n_open; i++) {
+        if (r->pack->length - r->open[i].used < need)
+            continue;
+        if (r->pack->algorithm != PACK_BEST_FIT)
+            return i;
+        if (found == r->n_open || r->open[i].used > r->open[found].used)
+            found = i;
+    }
+    return found;
+}
+
+static void pack_close_row(struct pack_rows *r, size_t i)
+{
+    r->n_open--;
+    memmove(r->open + i, r->open + i + 1, (r->n_open - i) * sizeof(*r->open));
+}
+
+/* Closes the fullest open row; of several, the one that was begun first. */
+static void pack_close_fullest(struct pack_rows *r)
+{
+    size_t fullest = 0;
+    for (size_t i = 1; i < r->n_open; i++)
+        if (r->open[i].used > r->open[fullest].used)
+            fullest = i;
+    pack_close_row(r, fullest);
+}
+
+/* Packs a sequence of n tokens and its separator. */
 static void pack_sequence(struct pack_rows *r, const uint8_t *tokens, size_t n)
 {
     const struct pack *p = r->pack;
-    size_t all = n + p->separates, done = 0, length = p->length;
+    size_t all = n + p->separates, done = 0;
     while (done < all) {
-        if (r->n == 0 || r->used == length || (!p->split && r->used + all > length))
-            pack_begin_row(r);
-        size_t m = CW_MIN(all - done, length - r->used), of_tokens = CW_MIN(m, n - CW_MIN(n, done));
-        r->last++;
-        pack_add(r, tokens + done * r->token_bytes, of_tokens, 0);
-        pack_add(r, p->separator, m - of_tokens, of_tokens);
+        size_t rest = all - done;
+        size_t i = pack_choose(r, p->algorithm == PACK_NEXT && p->split ? 1 : CW_MIN(rest, p->length));
+        bool begins = i == r->n_open;
+        struct pack_row row = begins ? pack_begin_row(r) : r->open[i];
+        size_t m = CW_MIN(rest, p->length - row.used), of_tokens = CW_MIN(m, n - CW_MIN(n, done));
+        row.last++;
+        pack_add(r, &row, tokens + done * r->token_bytes, of_tokens, 0);
+        pack_add(r, &row, p->separator, m - of_tokens, of_tokens);
         done += m;
+        bool full = row.used == p->length;
+        /* `next` closes a row when it begins another one; elsewhere a row that is full at once takes no bin
+         */
+        if (begins && r->n_open == p->bins && (!full || p->algorithm == PACK_NEXT))
+            pack_close_fullest(r);
+        if (!begins && full)
+            pack_close_row(r, i);
+        else if (!full)
+            r->open[begins ? r->n_open++ : i] = row;
     }
 }
 
@@ -117,7 +175,7 @@ static size_t pack_window_end(const struct pack *p, const struct cw_block *b, si
 static void pack_window(const struct cw_op *op, const struct cw_block *b, size_t from, size_t end,
                         struct pack_rows *r)
 {
-    r->used = r->pack->length; /* begins with a new row */
+    r->n_open = 0;
     for (size_t i = from; i < end; i++) {
         struct cw_tensor t = pack_tokens(op, b, i);
         if (b->status[i] == CW_ROW_OK)
@@ -181,7 +239,8 @@ static int pack_run(const struct cw_op *op, struct cw_block *b, struct cw_error 
     struct cw_expansion *e = NULL;
     err = err ? err : &local;
     uint32_t *given = cw_block_alloc(b, b->n * sizeof(*given), err);
-    if (!given)
+    r.open = cw_block_alloc(b, p->bins * sizeof(*r.open), err);
+    if (!given || !r.open)
         return err->status;
     memset(given, 0, b->n * sizeof(*given));
     pack_check(op, b);
@@ -223,6 +282,16 @@ static int pack_bind_token(const struct cw_op *op, const char *name, enum cw_dty
                : cw_attr_error(op, name, err, "a value of %s", cw_dtype_name(dtype));
 }
 
+static const char *const algorithms[] = {"next", "first_fit", "best_fit", NULL};
+
+static enum pack_algorithm pack_algorithm_of(const char *name)
+{
+    enum pack_algorithm a = PACK_NEXT;
+    while (strcmp(algorithms[a], name) != 0)
+        a++;
+    return a;
+}
+
 static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     const char *component = cw_attr_string(op, "component");
@@ -240,9 +309,11 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*p), "pack");
     *p = (struct pack){.length = (size_t)cw_attr_int(op, "length"),
                        .window = (uint64_t)cw_attr_int(op, "window"),
+                       .algorithm = pack_algorithm_of(cw_attr_string(op, "algorithm")),
                        .split = cw_attr_bool(op, "split"),
                        .separates = cw_attr_len(op, "separator") > 0,
                        .raises = cw_bind_pipeline(b)->on_error == CW_ON_ERROR_RAISE};
+    p->bins = p->algorithm == PACK_NEXT ? 1 : (size_t)cw_attr_int(op, "bins");
     r = pack_bind_token(op, "pad", type.dtype, p->pad, err);
     if (r >= 0 && p->separates)
         r = pack_bind_token(op, "separator", type.dtype, p->separator, err);
@@ -263,8 +334,6 @@ static int pack_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     return CW_MIN(r, 0);
 }
 
-static const char *const algorithms[] = {"next", NULL};
-
 static const struct cw_attr_def attrs[] = {
     {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "sequences of tokens: integers, one dimension"},
     {.name = "length", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 24, .doc = "tokens per row"},
@@ -272,13 +341,23 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_STRING,
      .def = "\"next\"",
      .choices = algorithms,
-     .doc = "next: put each sequence into the row that was begun last; if that row has no room, begin a new "
-            "row"},
+     .doc =
+         "which open row takes a sequence: `next`, the row that was begun last; `first_fit`, the first row "
+         "that has room for all of it; `best_fit`, the row with the least room that is enough. If no row "
+         "has room, a new one begins"},
+    {.name = "bins",
+     .kind = CW_ATTR_INT,
+     .def = "16",
+     .min = 1,
+     .max = PACK_BINS_MAX,
+     .doc = "for first_fit and best_fit, the number of open rows: when one more is needed, the fullest is "
+            "closed; `next` has one"},
     {.name = "split",
      .kind = CW_ATTR_BOOL,
      .def = "true",
-     .doc = "true: a sequence that does not fit continues in the next row; false: the whole sequence goes "
-            "to the next row"},
+     .doc = "true: with `next`, a sequence that does not fit continues in the next row; with first_fit and "
+            "best_fit, a sequence longer than a row is cut into full rows and a rest, which is packed like a "
+            "sequence. false: sequences are never cut, and longer ones fail"},
     {.name = "separator",
      .kind = CW_ATTR_INTS,
      .def = "[]",
@@ -300,7 +379,7 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_pack = {
     .name = "pack",
     .summary = "packs sequences of tokens into rows of a fixed length",
-    .doc = "`pack` fills rows with one sequence after the other. A row has `length` tokens in `component`, "
+    .doc = "`pack` fills rows with sequences. A row has `length` tokens in `component`, "
            "and two int32 components of the same length. A segment is a sequence, or the part of a sequence "
            "that lies in this row. `segment_ids` has the number of each token's segment in the row (from 1; "
            "0 is padding). `positions` counts the tokens of each segment from 0. Other components are "
