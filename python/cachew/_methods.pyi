@@ -407,6 +407,21 @@ class Operators:
             least 1)
         """
 
+    def enumerate(self, name: str = "index", *, start: int = 0) -> Dataset:
+        """Numbers the elements of an epoch.
+
+        Each element gets its place among the elements that arrive, from `start` on. The numbers begin
+        again in each epoch, and in each pass of a `repeat` after `enumerate`. A `shuffle` before
+        `enumerate` does not change the numbers, and a `shuffle` after it moves them with their
+        elements. After a filter, `flat_map`, `pack` or a stream the elements must be counted one after
+        the other; in a service, one worker then runs the whole epoch. `enumerate` must come before
+        `batch` and after `zip` and `window`. It can't be used with `on_error` "replace".
+
+        name: the name of the component with the numbers, which are int64; it replaces a component of
+            that name (a string)
+        start: the first number (an integer, at least -4.61168601842739e+18)
+        """
+
     def equalize(self, component: str, *, p: float = 1) -> Dataset:
         """Equalizes the histogram of each channel of uint8 images.
 

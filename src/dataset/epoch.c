@@ -63,6 +63,15 @@ int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref 
     return cw_seq_refs(e, e->sequence->root, begin, n, 0, ret, err);
 }
 
+int cw_epoch_positions(struct cw_epoch *e, const struct cw_seq *node, uint64_t begin, uint64_t n,
+                       struct cw_ref *ret, struct cw_error *err)
+{
+    e->end = node;
+    int r = cw_seq_refs(e, e->sequence->root, begin, n, 0, ret, err);
+    e->end = NULL;
+    return r;
+}
+
 int cw_epoch_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
                     struct cw_error *err)
 {

@@ -293,6 +293,7 @@ struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
         cw_source_free(s->sources[i]);
     free(s->sources);
     free(s->stream_draw.salt);
+    free(s->enumerates);
     free(s);
     return NULL;
 }

@@ -35,6 +35,13 @@ struct cw_shuffle_draw {
 
 struct cw_seq;
 
+/* An `enumerate` whose numbers are positions: those of its node. */
+struct cw_enumerate {
+    const struct cw_seq *node;
+    unsigned position; /* of the operator */
+    int64_t start;
+};
+
 struct cw_sequence {
     struct cw_compiled *compiled; /* borrowed */
     struct cw_source **sources;   /* by leaf; owned */
@@ -50,6 +57,8 @@ struct cw_sequence {
     bool needs_load;   /* a source can't be read from an arbitrary record on */
     bool by_chunk;     /* a shuffle is by chunk */
     unsigned n_shuffles;
+    struct cw_enumerate *enumerates; /* owned */
+    unsigned n_enumerates;
     struct cw_source *stream; /* the only source, if it is a stream, else NULL; borrowed */
     struct cw_shuffle_draw
         stream_draw; /* of a stream's shuffle: windows are permuted once they have arrived */
@@ -74,6 +83,8 @@ struct cw_epoch {
     uint64_t *keys; /* by operator position: Philox keys of the draws; n_keys of the compiled pipeline */
     struct cw_orders *orders; /* permutations, made when first needed */
     struct cw_budget *budget; /* the permutations are charged to it */
+    /* a node at which look-ups end, so that they give its positions, as the rows of refs; NULL: none */
+    const struct cw_seq *end;
     /* may be NULL. cw_epoch_refs calls it from time to time, and ends with CW_E_INTERRUPTED if it returns
      * non-zero
      */
@@ -88,6 +99,10 @@ void cw_epoch_deinit(struct cw_epoch *e);
 /* Stores the records at positions [begin, begin + n), which must lie within the sequence, in ret. */
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret,
                   struct cw_error *err) _must_check_;
+/* Stores in ret, as rows, the positions of `node` that positions [begin, begin + n) of the sequence come
+ * from. The refs of positions that do not come from `node` are unspecified. */
+int cw_epoch_positions(struct cw_epoch *e, const struct cw_seq *node, uint64_t begin, uint64_t n,
+                       struct cw_ref *ret, struct cw_error *err) _must_check_;
 /* Frees all permutations that are not in use, except the latest order of the chunks of each shuffle. */
 void cw_epoch_trim(struct cw_epoch *e);
 /* Frees all permutations; none may be in use. */

@@ -30,6 +30,34 @@ static int limit_passage_new(struct cw_runner *r, struct block *b, unsigned k,
     return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->exec.block.n, "a limit");
 }
 
+/* Writes the numbers of the rows that pass an enumerate, limit k; `count` rows came before the block. Does
+ * nothing if the numbers are not needed. */
+static void limit_enumerate(const struct cw_runner *r, const struct block *b, unsigned k, uint64_t count)
+{
+    const struct cw_program *g = b->exec.program;
+    const struct cw_op *op = g->ops[g->stage[k + 1] - 1];
+    const struct cw_block *c = &b->exec.block;
+    uint8_t *to = c->columns[op->out[0].value].data;
+    int64_t number = cw_attr_int(op, "start") + (int64_t)count;
+    for (size_t i = 0; i < c->n && to; i++) {
+        memcpy(to + i * sizeof(number), &number, sizeof(number));
+        number += c->status[i] != CW_ROW_DROPPED && !slots_raise(r, c->status[i]);
+    }
+}
+
+/* Returns whether a row with this status passes a limit, and counts it. */
+static bool limit_count(const struct cw_runner *r, const struct cw_limit *limit, uint8_t status,
+                        uint64_t *count)
+{
+    bool within = *count < limit->count;
+    if (slots_raise(r, status) && !(limit->kind == CW_LIMIT_TAKE && !within))
+        /* the failed row ends the run in its place, whether a `skip` leaves it out or not; after a full
+         * `take` it is not reached */
+        return true;
+    *count += within;
+    return limit->kind == CW_LIMIT_ENUMERATE || within == (limit->kind == CW_LIMIT_TAKE);
+}
+
 static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct cw_error *err)
 {
     const struct cw_limit *limit = &r->compiled->limits[k];
@@ -44,19 +72,14 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
     if (status < 0 || !b->exec.program->has_limit[k])
         return status;
     uint64_t *counts = b->limit_passages[k].counts;
+    if (limit->kind == CW_LIMIT_ENUMERATE)
+        limit_enumerate(r, b, k, state->count);
     for (size_t i = 0; i < b->exec.block.n; i++) {
         for (size_t position = b->exec.block.origin ? b->exec.block.origin[i] : i; noted <= position; noted++)
             counts[noted] = state->count;
         if (b->exec.block.status[i] == CW_ROW_DROPPED)
             continue;
-        bool within = state->count < limit->count;
-        if (slots_raise(r, b->exec.block.status[i]) && !(limit->take && !within))
-            /* the failed row ends the run in its place, whether a `skip` leaves it out or not; after a full
-             * `take` it is not reached */
-            continue;
-        if (within)
-            state->count++;
-        if (within == limit->take)
+        if (limit_count(r, limit, b->exec.block.status[i], &state->count))
             continue;
         b->dropped[k][i] = 1;
         b->exec.block.status[i] = CW_ROW_DROPPED;
@@ -329,6 +352,9 @@ int cw_slots_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
                 b->exec.block.status[i] = CW_ROW_DROPPED;
                 b->exec.block.all_ok = false;
             }
+        if (limit && b->exec.program->has_limit[b->point] &&
+            r->compiled->limits[b->point].kind == CW_LIMIT_ENUMERATE)
+            limit_enumerate(r, b, b->point, b->limit_passages[b->point].before.count);
         return 0;
     }
     int status = limit ? slots_pass_limit(r, b, b->point, err) : slots_give(r, b, err);

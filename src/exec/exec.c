@@ -320,6 +320,29 @@ int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c
     return exec_run_ops(x, t, c, map, exec_stage_begin(x, stage), exec_stage_begin(x, stage + 1), err);
 }
 
+/* Writes the numbers of enumerates that are positions. The rows must be those of the positions. */
+static int exec_enumerate(struct cw_exec *x, struct cw_error *err)
+{
+    const struct cw_sequence *q = x->env->sequence;
+    const struct cw_program *g = x->program;
+    for (unsigned k = 0; k < q->n_enumerates; k++)
+        for (unsigned i = 1; i < g->n_ops; i++) {
+            const struct cw_port *out = &g->ops[i]->out[0];
+            if (g->ops[i]->position != q->enumerates[k].position || !out->live)
+                continue;
+            int r = cw_block_dense(&x->block, out->value, &out->type, err);
+            if (r < 0)
+                return r;
+            uint8_t *to = x->block.columns[out->value].data;
+            const uint64_t *positions = x->plan->positions + k * x->plan->n + x->at;
+            for (size_t row = 0; row < x->block.n; row++) {
+                int64_t number = q->enumerates[k].start + (int64_t)positions[row];
+                memcpy(to + row * sizeof(number), &number, sizeof(number));
+            }
+        }
+    return 0;
+}
+
 int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
 {
     const struct cw_source *source = cw_exec_source(x);
@@ -331,7 +354,7 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
         return status;
     if (x->cache.hit) {
         cw_cached_put_hits(x);
-        return 0;
+        return exec_enumerate(x, err);
     }
     struct cw_turn turn = cw_turn_begin(t, &x->block);
     status = source->ops->produce(source, op, &x->block, err);
@@ -343,7 +366,9 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
         status = exec_take_faults(x, t, &x->block, NULL, err);
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, op->desc->name);
-    return status < 0 ? status : exec_run_ops(x, t, &x->block, NULL, 1, exec_stage_begin(x, 0), err);
+    if (status >= 0)
+        status = exec_run_ops(x, t, &x->block, NULL, 1, exec_stage_begin(x, 0), err);
+    return status < 0 ? status : exec_enumerate(x, err);
 }
 
 /* ---- replacement ---- */

@@ -15,8 +15,24 @@ static uint64_t plan_positions_most(const struct cw_sequence *s, uint64_t n)
 
 size_t cw_exec_plan_bytes(const struct cw_sequence *s, uint64_t n)
 {
-    return plan_positions_most(s, n) * sizeof(struct cw_ref) +
+    return plan_positions_most(s, n) * sizeof(struct cw_ref) + n * s->n_enumerates * sizeof(uint64_t) +
            (s->needs_load ? CW_MIN(n, s->n_positions) * sizeof(struct cw_tensor) : 0);
+}
+
+/* Sets p->positions. p->room is overwritten. */
+static int plan_enumerates(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e,
+                           struct cw_error *err)
+{
+    size_t bytes = CW_MAX(p->n, s->piece_size) * s->n_enumerates * sizeof(*p->positions);
+    if (!p->positions && !(p->positions = malloc(bytes)))
+        return cw_error_nomem(err, bytes, "the plan of a range");
+    int r = 0;
+    for (unsigned k = 0; k < s->n_enumerates && r >= 0; k++) {
+        r = cw_epoch_positions(e, s->enumerates[k].node, p->begin, p->n, p->room, err);
+        for (uint64_t i = 0; i < p->n && r >= 0; i++)
+            p->positions[k * p->n + i] = p->room[i].row;
+    }
+    return r;
 }
 
 int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e,
@@ -26,6 +42,9 @@ int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struc
     if (!p->room &&
         !(p->room = malloc(plan_positions_most(s, CW_MAX(p->n, s->piece_size)) * sizeof(*p->room))))
         return cw_error_nomem(err, cw_exec_plan_bytes(s, p->n), "the plan of a range");
+    int r = s->n_enumerates ? plan_enumerates(p, s, e, err) : 0;
+    if (r < 0)
+        return r;
     p->room_begin = p->begin / window * window;
     p->refs = p->room + (p->begin - p->room_begin);
     end = CW_MIN((end + window - 1) / window * window, s->n_positions);
@@ -71,6 +90,7 @@ void cw_exec_plan_clear(struct cw_exec_plan *p)
     p->charged = 0;
     cw_arena_deinit(&p->arena);
     free(CW_STEAL(p->room));
+    free(CW_STEAL(p->positions));
     free(CW_STEAL(p->raw));
     p->refs = NULL;
 }

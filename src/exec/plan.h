@@ -11,16 +11,19 @@ struct cw_exec_plan {
     /* owned memory of refs. With on_error "replace" it has all positions, from room_begin on, of the windows
      * of CW_REPLACE_POSITIONS in which the plan lies */
     struct cw_ref *room;
-    uint64_t room_begin;   /* position of room[0]; equal to `begin`, unless on_error is "replace" */
+    uint64_t room_begin; /* position of room[0]; equal to `begin`, unless on_error is "replace" */
+    /* by enumerate of the sequence: the positions of its node that the n positions come from; NULL: there is
+     * no enumerate */
+    uint64_t *positions;
     struct cw_tensor *raw; /* n: the loaded bytes, where a source's records can't be read one by one */
     struct cw_arena arena; /* memory of raw */
-    size_t charged;        /* bytes charged to arena.budget for refs and raw */
+    size_t charged;        /* bytes charged to arena.budget for refs, positions and raw */
 };
 
 /* Returns the bytes that the plan of n positions takes, without the bytes of records. */
 size_t cw_exec_plan_bytes(const struct cw_sequence *s, uint64_t n);
-/* Sets p->refs for positions p->begin .. p->begin + p->n - 1. No other thread may use `e` meanwhile. Uses
- * p->room if it is allocated. */
+/* Sets p->refs and p->positions for positions p->begin .. p->begin + p->n - 1. No other thread may use `e`
+ * meanwhile. Uses p->room if it is allocated. */
 int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e,
                       struct cw_error *err) _must_check_;
 /* Loads the bytes of records of sources whose records can't be read one by one. */

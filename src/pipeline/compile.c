@@ -8,6 +8,8 @@
 /* What is known about the elements at a place of a chain. */
 struct flow {
     bool counted; /* their number is known, and which element comes at which position */
+    /* an operator before this place numbers elements by their positions in the sequence */
+    bool enumerated;
     bool limited; /* a limit comes before this place */
     /* an operator before this place begins exhausted inputs again: the number of passes is not known */
     bool restarts;
@@ -22,11 +24,12 @@ static int compile_refuse(const struct cw_compile *x, const struct cw_node *node
 static void compile_add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
+    const json_t *count = json_object_get(node->attrs, "count");
     unsigned k = c->n_limits++;
     c->limits[k] = (struct cw_limit){
-        .take = node->desc->index->limit == CW_LIMIT_TAKE,
+        .kind = node->desc->index->limit,
         .ends_epoch = top && node->desc->index->limit == CW_LIMIT_TAKE,
-        .count = (uint64_t)json_integer_value(json_object_get(node->attrs, "count")),
+        .count = count ? (uint64_t)json_integer_value(count) : UINT64_MAX,
     };
     c->is_limit[node->position] = true;
     if (c->limits[k].ends_epoch)
@@ -141,7 +144,8 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
         return compile_refuse(x, node,
                               "comes after batch or bucket_by_length: write it before that operator, or use "
                               "map_batches, whose function gets whole batches");
-    if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
+    bool counts_batches = index && (index->limit == CW_LIMIT_TAKE || index->limit == CW_LIMIT_SKIP);
+    if (index && !counts_batches && !(index->repeats && !c->keyed && flow->counted))
         return compile_refuse(x, node,
                               "can't come after batch or bucket_by_length here: write it before that "
                               "operator (to repeat the data set, --epochs is enough)");
@@ -150,7 +154,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
         return cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s%s: write it before that operator",
                             node->desc->name, c->batcher->name, c->keyed ? "" : ", which pads");
     }
-    if (index && index->limit && (!flow->counted || c->keyed)) {
+    if (counts_batches && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
         c->is_limit[node->position] = true;
         if (index->limit == CW_LIMIT_SKIP)
@@ -213,6 +217,7 @@ static int compile_check_zipped(struct cw_compile *x, const struct cw_node *node
     const struct cw_compile_path *p = &x->paths[x->n_paths - 1];
     const char *odd = chain->nodes[0].n_inputs    ? "begins with concat, zip or mix"
                       : p->n_source               ? "has a window"
+                      : flow->enumerated          ? "has an enumerate"
                       : !flow->counted            ? "has no known number of elements"
                       : p->program.n_cache_points ? "has a cache point"
                                                   : NULL;
@@ -269,6 +274,7 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
         r = compile_chain(x, &node->inputs[k], false, &in);
         flow->counted &= in.counted;
         flow->limited |= in.limited;
+        flow->enumerated |= in.enumerated;
         flow->restarts |= in.restarts;
         if (r >= 0 && restarts)
             r = compile_passes(x, node, input, -1, &in);
@@ -291,8 +297,8 @@ static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bo
                       : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
                           ? "gets elements from a stream (iterable): expected a source with an index, whose "
                             "records are known beforehand"
-                      : flow->limited ? "comes after a take or skip of elements whose number is not known "
-                                        "beforehand: write it before that take or skip"
+                      : flow->limited ? "comes after a take, skip or enumerate of elements whose number is "
+                                        "not known beforehand: write it before that operator"
                       : x->c->group   ? "comes after another pack: expected only one in a pipeline"
                                       : NULL;
     if (why)
@@ -344,6 +350,7 @@ static int compile_gather(struct cw_compile *x, const struct cw_node *node, unsi
         : p->n_source          ? "comes after another window: expected only one after a source"
         : !flow->counted       ? "comes after an operator whose number of elements is not known beforehand, "
                                  "such as filter: write it before that operator"
+        : flow->enumerated     ? "comes after enumerate: write enumerate after window"
         : p->program.n_cache_points
             ? "comes after a cache point, but its elements are made of several records: "
               "leave the cache point out"
@@ -355,7 +362,7 @@ static int compile_gather(struct cw_compile *x, const struct cw_node *node, unsi
 }
 
 /* Adds an index operator. It becomes part of the sequence, unless it must count the elements that arrive;
- * then it becomes a limit. */
+ * then it becomes a limit. If it writes a component, it is part of the programs too. */
 static int compile_index(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top,
                          struct flow *flow)
 {
@@ -365,14 +372,24 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
         return compile_refuse(x, node, "comes after pack: write it before pack");
     if (map->permutes && flow->limited)
         return compile_refuse(x, node,
-                              "comes after a take or skip of elements whose number is not known beforehand: "
-                              "write shuffle before that take or skip");
+                              "comes after a take, skip or enumerate of elements whose number is not known "
+                              "beforehand: write shuffle before that operator");
+    if (node->desc->run && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+        return compile_refuse(x, node,
+                              "can't be used with on_error \"replace\": a replacement has no number of its "
+                              "own; use \"skip\"");
+    for (unsigned k = first; k < x->n_paths && node->desc->run; k++) {
+        int r = cw_path_bind(x, &x->paths[k], node, NULL, NULL);
+        if (r < 0)
+            return r;
+    }
     if (map->limit && !flow->counted) {
         compile_add_limit(x, node, first, top);
         flow->limited = true;
-        if (!top || map->limit == CW_LIMIT_SKIP)
+        if (!top || map->limit != CW_LIMIT_TAKE)
             x->last_takes = c->n_limits;
     }
+    flow->enumerated |= map->limit == CW_LIMIT_ENUMERATE && flow->counted;
     return map->repeats ? compile_passes(x, node, first,
                                          json_integer_value(json_object_get(node->attrs, "count")), flow)
                         : 0;

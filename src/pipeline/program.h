@@ -13,13 +13,13 @@ struct cw_component {
     struct cw_type type;
 };
 
-/* A limit: a `take` or `skip` whose input has no known number of elements, so it counts the elements that
- * arrive, in order. */
+/* A limit: an operator that counts the elements that arrive, in order, because its input has no known number
+ * of elements. */
 struct cw_limit {
-    bool take; /* else skip */
+    enum cw_index_limit kind;
     /* a `take` after which only operators without an index come: once it is full, the epoch is over */
     bool ends_epoch;
-    uint64_t count;
+    uint64_t count; /* UINT64_MAX: it has no attribute `count` */
 };
 
 /* A cache point: a place in the pipeline where elements may be written to the cache and read back instead of
@@ -88,7 +88,7 @@ struct cw_compiled {
     unsigned n_batch_ops;
     unsigned n_limits;
     struct cw_limit *limits;
-    bool *is_limit; /* by operator position: this take or skip is a limit, and not part of the sequence */
+    bool *is_limit; /* by operator position: this operator is a limit, and not part of the sequence */
     /* The number of positions that a windowed operator (pack) takes together: blocks, pieces, ranges and
      * entries begin at multiples of it. 0: there is no such operator */
     uint64_t group;

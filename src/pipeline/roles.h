@@ -15,6 +15,8 @@ enum cw_index_limit {
     CW_LIMIT_NONE,
     CW_LIMIT_TAKE, /* the first `count` elements pass */
     CW_LIMIT_SKIP, /* all but the first `count` elements pass */
+    /* all pass; output port 0 of the operator gets their numbers, from 0 */
+    CW_LIMIT_ENUMERATE,
 };
 
 struct cw_index_map {

@@ -128,7 +128,7 @@ class Way:
     position: Position
     window: Window
     epoch: int
-    counts: dict  # what arrived at each take and skip that counts
+    counts: dict  # what arrived at each operator that counts
     given: dict[int, int] = field(default_factory=dict)  # by each flat_map so far
 
     def __post_init__(self):
@@ -149,7 +149,11 @@ class Way:
     def onward(self, start: int, t: Traveller) -> Iterator[Element | str]:
         """What becomes of an element that stands before route[start]."""
         for at, node in enumerate(self.route[start:], start):
-            if node.counting:
+            if node.name == "enumerate":
+                number = self.number(node, self.passes(at))
+                if not t.missing and not t.result:
+                    t.components = node.bound.apply(t.components, number)
+            elif node.counting:
                 if not self.arrive(node, self.passes(at)):
                     return
             elif node.bound and not t.result:
@@ -210,7 +214,7 @@ class Way:
                 t.result = Element({}, printed, eid, error=wrong)
         return None
 
-    # ---- takes and skips that count ----
+    # ---- operators that count ----
 
     def passes(self, at: int) -> tuple[int, ...]:
         """The passes of the repeats from route[at] on: counting starts anew in each."""
@@ -221,6 +225,14 @@ class Way:
         arrived = self.counts.get((node, passes), 0)
         self.counts[node, passes] = arrived + 1
         return arrived < node.attrs["count"] if node.name == "take" else arrived >= node.attrs["count"]
+
+    def number(self, node: Node, passes: tuple[int, ...]) -> int:
+        """The place of an element among those that arrive."""
+        if not node.counting:
+            return dict(self.position.places)[node.salt]
+        number = self.counts.get((node, passes), 0)
+        self.counts[node, passes] = number + 1
+        return number
 
     def beyond(self, start: int) -> bool:
         """Whether a take from route[start] on, which an element would pass, has all it wants."""

@@ -42,6 +42,7 @@ NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs
 NOT_EXACT = {"resample_audio", "mel_spectrogram"}
 # Python's, which only a Python with the package can run
 FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable", "tokenize"}
+ROWS = ["enumerate"]  # operators on the rows of an epoch
 COMPONENTS = [*components.ON_ONE, *components.JOINS]
 TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
 SOURCES = (
@@ -89,6 +90,7 @@ class Generator:
         self.functions = functions
         self.table = {op["name"]: {a["name"]: a for a in op["attributes"]} for op in table}
         self.rng = random.Random(seed)
+        self.rows = random.Random(f"rows {seed}")  # its own, so that older seeds stay what they were
         self.case = Case(seed, directory)
         self.n_data = 0
 
@@ -536,7 +538,20 @@ class Generator:
         kind = self.rng.choice([*kinds, "filter_function"] if self.functions else kinds)
         return self.write(kind, types, chain, inside=True)
 
+    def operator_on_rows(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        rng, names = self.rows, list(types)
+        kind = rng.choice(ROWS)
+        if kind == "enumerate":
+            return (
+                {"op": kind}
+                | ({"name": rng.choice(["index", *names])} if rng.random() < 0.5 else {})
+                | ({"start": rng.choice([-3, 5, 10**12])} if rng.random() < 0.5 else {})
+            )
+        return None
+
     def operator_before(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        if self.rows.random() < 0.15:
+            return self.operator_on_rows(types, chain)
         kind = self.rng.choice(
             [
                 "filter",

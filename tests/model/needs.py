@@ -47,6 +47,8 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         kept = {name: text for name, text in attrs["set"].items() if name in needed}
         read = set().union(*(names(text) for text in attrs["set"].values())) if kept else set()
         return (needed - set(kept)) | read, replace(node, bound=operators.assign({"set": kept}, bound.before))
+    if node.name == "enumerate":
+        return needed - {attrs["name"]}, node
     if node.name in components.JOINS:
         if attrs["name"] not in needed:
             return needed, None

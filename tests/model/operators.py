@@ -69,6 +69,7 @@ DEFAULTS: dict[str, dict] = {
     "bucket_by_length": {"drop_remainder": False, "pad": "longest"},
     "repeat": {},
     "take": {},
+    "enumerate": {"name": "index", "start": 0},
     "skip": {},
     "concat": {},
     "tokenize": {"add_special_tokens": True, "truncation": []},
@@ -527,6 +528,15 @@ def fail(attrs: dict, types: Types) -> Bound:
     return Bound(types, apply)
 
 
+def enumerate_(attrs: dict, types: Types) -> Bound:
+    """`apply` gets the number in place of a draw."""
+    name, start = attrs["name"], attrs["start"]
+    return Bound(
+        {**types, name: Type("int64", ())},
+        lambda components, number: {**components, name: Value("int64", np.int64(start + number))},
+    )
+
+
 def length(attrs: dict, types: Types) -> Bound:
     """The length of bucket_by_length."""
     expression = expressions.Expression(attrs["length"], types)
@@ -597,6 +607,7 @@ BINDERS = {
     "drop": drop,
     "rename": rename,
     "delay": delay,
+    "enumerate": enumerate_,
     "fail": fail,
     "count": identity,
     "autocache": identity,

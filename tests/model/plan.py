@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from . import (
 from .dtypes import PlanError, Type
 from .sources import Source
 
-INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window")
+INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window", "enumerate")
+COUNTING = ("take", "skip", "enumerate")  # they count elements where their number is not known
 JOINS = ("concat", "mix")  # their elements are those of their inputs
 BATCHERS = ("batch", "bucket_by_length")
 BATCH_MAPS = ("map_batches", "mixup", "cutmix")
@@ -55,6 +56,7 @@ class Position:
     leaf: int  # which source
     row: int  # which of its records
     ordinals: tuple[int, ...] = ()  # one per repeat passed, innermost first
+    places: tuple[tuple[str, int], ...] = ()  # by salt of each enumerate passed: the position there
 
 
 @dataclass(eq=False)
@@ -64,7 +66,7 @@ class Node:
     salt: str = ""
     inputs: list[list[Node]] = field(default_factory=list)
     leaf: int = -1  # of a source
-    counting: bool = False  # a take or skip that counts the elements that arrive
+    counting: bool = False  # it counts the elements that arrive
     bound: operators.Bound | None = None  # of a map or filter
     freeze: dict | None = None  # attributes of the first freezing cache point behind it
 
@@ -218,8 +220,10 @@ class Plan:
             self.any_named(before, "flat_map") or self.any_named(before, "pack")
         ):
             raise PlanError("flat_map or pack with on_error replace")
-        if self.any_named(after, "window"):
-            raise PlanError("window behind a batcher")
+        if self.any_named(after, "window") or self.any_named(after, "enumerate"):
+            raise PlanError("window or enumerate behind a batcher")
+        if self.on_error == "replace" and self.any_named(before, "enumerate"):
+            raise PlanError("enumerate with on_error replace")
         if self.on_error == "replace" and self.any_named(before, "window"):
             raise PlanError("window with on_error replace")
         packs = [i for i, node in enumerate(before) if node.name == "pack"]
@@ -257,6 +261,9 @@ class Plan:
                 types = dict(self.sources[-1].types)
             elif node.name in JOINS:
                 types = merge_types([self.bind(c, None) for c in node.inputs])
+            elif node.name == "enumerate":
+                node.bound = operators.bind(node.name, node.attrs, types)
+                types = node.bound.types
             elif node.name not in INDEX:
                 node.bound = operators.bind(node.name, node.attrs, types)
                 node.bound.before = types
@@ -306,12 +313,12 @@ class Plan:
         for i, node in enumerate(nodes):
             for chain in node.inputs:
                 self.mark_counting(chain)
-            if node.name in ("take", "skip"):
+            if node.name in COUNTING:
                 node.counting = not self.count_known(nodes[:i])
             if node.name == "pack" and (self.stream or self.any_counting(nodes[:i])):
-                raise PlanError("pack of a stream, or after a take or skip that counts")
+                raise PlanError("pack of a stream, or after an operator that counts")
             if node.name == "shuffle" and self.any_counting(nodes[:i]):
-                raise PlanError("shuffle after a take or skip that counts")
+                raise PlanError("shuffle after an operator that counts")
             if (
                 node.name == "shuffle"
                 and not self.stream
@@ -425,7 +432,7 @@ class Plan:
             k = 0
             while count == -1 or k < count:
                 for chunk in self.chunks(before, [(k, count), *passes], seed, epoch):
-                    yield [Position(p.leaf, p.row, (*p.ordinals, k)) for p in chunk]
+                    yield [replace(p, ordinals=(*p.ordinals, k)) for p in chunk]
                 k += 1
         elif node.name == "shuffle" and self.stream:
             yield from self.shuffled_stream(node, before, seed, epoch)
@@ -440,6 +447,11 @@ class Plan:
                     yield cut
                 if node.name == "take" and at >= n:
                     return
+        elif node.name == "enumerate" and not node.counting:
+            at = 0
+            for chunk in self.chunks(before, passes, seed, epoch):
+                yield [replace(p, places=(*p.places, (node.salt, at + i))) for i, p in enumerate(chunk)]
+                at += len(chunk)
         elif node.name != "repeat":
             yield from self.chunks(before, passes, seed, epoch)
 
@@ -454,7 +466,7 @@ class Plan:
         for k in range(1 << 32):
             for chunk in self.chunks(chain, [(k, -1)], seed, epoch):
                 for p in chunk:
-                    yield Position(p.leaf, p.row, (*p.ordinals, k))
+                    yield replace(p, ordinals=(*p.ordinals, k))
 
     def shuffled(
         self, node: Node, before: list[Node], passes: list, seed: int, epoch: int

@@ -102,7 +102,8 @@ class Run:
             """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and
             maps stand between.
             """
-            plain = all(m.name not in (*FILTERS, "skip", "repeat") for m in route[route.index(n) :])
+            behind = route[route.index(n) + 1 :]
+            plain = all(m.name not in (*FILTERS, "skip", "repeat", "enumerate") for m in behind)
             return n.attrs["count"] - (n.attrs["count"] % size if plain and n in self.plan.chain else 0)
 
         def full(route: list[Node]) -> bool:

@@ -19,6 +19,8 @@ class Zipped(Source):
         for k, chain in enumerate(self.chains):
             if chain[0].inputs or not inputs.count_known(chain):
                 raise PlanError(f"zip: input {k} is no source with an index, index operators and maps")
+            if any(n.name == "enumerate" for n in chain):
+                raise PlanError(f"zip: input {k} has an enumerate")
             if any(n.name in ("autocache", "cache") for n in chain):
                 raise PlanError(f"zip: input {k} has a cache point")
         self.types, self.types_of = {}, []
