@@ -25,7 +25,6 @@ METHODS = {
     "prefetch": _AHEAD,
     "reduce": "write a loop: for batch in ds.iterator()",
     "sample_from_datasets": "write Dataset.mix([a, b], weights)",
-    "unbatch": "write the operators on elements before batch(), or flat_map() after other operators",
     "with_options": "leave it out: iterator() and loader() have the options",
     # Hugging Face datasets, Ray Data, Grain, WebDataset
     "batch_map": "write map_batches(function)",

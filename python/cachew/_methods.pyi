@@ -1057,6 +1057,27 @@ class Operators:
         step: difference between an integer and the one before it; not 0 (an integer)
         """
 
+    def rebatch(
+        self,
+        size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: Literal["longest"] | float | Mapping[str, Any] = {},
+    ) -> Dataset:
+        """Makes batches of the rows of each element.
+
+        The same as `unbatch` and then `batch`: rows of an element, along the first dimension of its
+        components, are stacked into batches of `size` rows, also across elements. If a `batch` comes
+        before `rebatch`, `rebatch` takes its place.
+
+        size: elements per batch (an integer, from 1 to 1048576)
+        drop_remainder: true: leave out the last batch if it is not full (true or false)
+        pad: "longest": pad components whose shape varies with 0, to the largest size in the batch; a
+            number: pad them with it; {component: number}, or {component: {"value": number, "to": [size
+            of each dimension, or null]}}: pad only these components, and to these sizes (an object or
+            a number or "longest")
+        """
+
     def rename(self, names: Mapping[str, Any]) -> Dataset:
         """Gives components other names.
 
@@ -1424,6 +1445,17 @@ class Operators:
         on Pillow images.
 
         component: the image, of 1 or 3 channels (the name of a component)
+        """
+
+    def unbatch(self) -> Dataset:
+        """Makes elements of the rows of each element.
+
+        Row i of an element has part i of each component along its first dimension. Every component
+        must have a first dimension, of the same size within an element. The rows of an element stay
+        together, in order. If a `batch` comes before `unbatch`, both are left out: between them there
+        may be only operators on elements, and the `batch` must keep the remainder and must not pad.
+        The number of elements after `unbatch` is otherwise not known in advance. `unbatch` is not
+        allowed with on_error "replace".
         """
 
     def window(

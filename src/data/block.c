@@ -96,6 +96,31 @@ struct cw_tensor cw_block_row(const struct cw_block *b, unsigned v, size_t r)
     return t;
 }
 
+int cw_block_expand(struct cw_block *b, const uint32_t *given, struct cw_expansion **ret,
+                    struct cw_error *err)
+{
+    size_t n = 0;
+    for (size_t row = 0; row < b->n; row++)
+        n += CW_MAX(given[row], 1u);
+    if (n > UINT32_MAX)
+        return cw_error_set(err, CW_E_DATA, "%zu elements made of %zu: expected fewer than 2^32", n, b->n);
+    struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
+    uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
+    uint8_t *status = cw_block_alloc(b, n, err);
+    struct cw_column *columns = cw_block_alloc(b, b->n_values * sizeof(*columns), err);
+    if (!e || !origin || !status || !columns)
+        return err ? err->status : CW_E_MEMORY;
+    memset(columns, 0, b->n_values * sizeof(*columns));
+    for (size_t row = 0, at = 0; row < b->n; row++)
+        for (uint32_t i = CW_MAX(given[row], 1u); i > 0; i--, at++) {
+            origin[at] = (uint32_t)row;
+            status[at] = b->status[row] == CW_ROW_OK && given[row] == 0 ? CW_ROW_DROPPED : b->status[row];
+        }
+    *e = (struct cw_expansion){.n = n, .origin = origin, .status = status, .columns = columns};
+    *ret = b->expansion = e;
+    return 0;
+}
+
 void *cw_block_row_out(struct cw_block *b, unsigned v, const struct cw_type *type, size_t r,
                        const int64_t *dims, int ndim, struct cw_error *err)
 {

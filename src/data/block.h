@@ -98,6 +98,12 @@ struct cw_block {
  * CW_E_BUDGET). */
 void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err);
 
+/* Sets b->expansion and *ret to an expansion that has given[i] rows for each row i of the block, or one row
+ * if given[i] is 0: with the status of row i, or CW_ROW_DROPPED if that is CW_ROW_OK. The caller makes its
+ * columns. */
+int cw_block_expand(struct cw_block *b, const uint32_t *given, struct cw_expansion **ret,
+                    struct cw_error *err) _must_check_;
+
 /* Marks a row as failed, with the reason; op is the operator's name. The row's columns need not be written
  * any more. Returns false, for callers that return whether a row is good. */
 bool cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...) _printf_(4, 5);

@@ -173,7 +173,8 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
                               : source_build(b, ret);
     b->before = NULL;
     for (i++; i < chain->n && r >= 0; i++) {
-        batched |= chain->nodes[i].desc->kind == CW_OP_BATCHER;
+        batched = chain->nodes[i].desc->kind == CW_OP_BATCHER ||
+                  (batched && !chain->nodes[i].desc->takes_batches);
         if (chain->nodes[i].desc->index)
             r = index_build(b, &chain->nodes[i], batched, ret);
     }

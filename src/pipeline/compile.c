@@ -340,6 +340,49 @@ static int compile_element_op(struct cw_compile *x, const struct cw_node *node, 
     return 0;
 }
 
+/* Adds the operator that runs before a batcher, if it has one. */
+static int compile_batcher_rows(struct cw_compile *x, const struct cw_node *node, unsigned first,
+                                struct flow *flow)
+{
+    struct cw_node rows = *node;
+    rows.desc = node->desc->batcher->rows;
+    return rows.desc ? compile_element_op(x, &rows, NULL, first, flow) : 0;
+}
+
+/* Returns the number of the operator after batcher chain->nodes[at] that makes elements of its batches again;
+ * 0: there is none. Then both are left out. */
+static size_t compile_taker(const struct cw_chain *chain, size_t at)
+{
+    for (size_t i = at + 1; i < chain->n; i++)
+        if (chain->nodes[i].desc->takes_batches)
+            return i;
+    return 0;
+}
+
+/* Checks that a batcher and the operator that makes elements of its batches again change no element. */
+static int compile_check_left_out(struct cw_compile *x, const struct cw_chain *chain, size_t at, size_t taker)
+{
+    const struct cw_node *batcher = &chain->nodes[at], *node = &chain->nodes[taker], *between = NULL;
+    const json_t *pad = json_object_get(batcher->attrs, "pad");
+    for (size_t i = taker - 1; i > at; i--)
+        between = chain->nodes[i].desc->kind == CW_OP_MAP ? between : &chain->nodes[i];
+    const char *odd = batcher->desc->batcher->keyed ? "which changes the order of the elements"
+                      : json_is_true(json_object_get(batcher->attrs, "drop_remainder"))
+                          ? "which leaves out elements (drop_remainder): expected take before it instead"
+                      : !json_is_object(pad) || json_object_size(pad) ? "which pads"
+                                                                      : NULL;
+    if (!odd && !between)
+        return 0;
+    cw_error_op(x->err, node->desc->name);
+    return between ? cw_error_set(x->err, CW_E_PIPELINE,
+                                  "%s: comes after %s and %s: expected only operators on elements between %s "
+                                  "and %s",
+                                  node->desc->name, batcher->desc->name, between->desc->name,
+                                  batcher->desc->name, node->desc->name)
+                   : cw_error_set(x->err, CW_E_PIPELINE, "%s: comes after %s, %s", node->desc->name,
+                                  batcher->desc->name, odd);
+}
+
 /* Adds a window, which makes one element of several elements of its only source. */
 static int compile_gather(struct cw_compile *x, const struct cw_node *node, unsigned first,
                           const struct flow *flow)
@@ -401,6 +444,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
 {
     struct cw_compiled *c = x->c;
     unsigned first = x->n_paths;
+    bool left_out = false; /* a batcher was left out, and the operator that takes its batches comes later */
     *flow = (struct flow){.counted = true};
     int r = compile_first(x, &chain->nodes[0], flow);
     for (size_t i = 1; i < chain->n && r >= 0; i++) {
@@ -410,9 +454,17 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             if (r < 0 || c->is_limit[node->position])
                 continue;
         }
+        bool rows = left_out && node->desc->takes_batches; /* it gets the elements of the batches */
+        size_t taker = node->desc->kind == CW_OP_BATCHER ? compile_taker(chain, i) : 0;
+        left_out &= !rows;
+        if (rows && node->desc->kind != CW_OP_BATCHER)
+            continue;
         switch (node->desc->kind) {
         case CW_OP_BATCHER:
-            r = compile_batcher(x, node, first, top);
+            r = rows ? 0 : compile_batcher_rows(x, node, first, flow);
+            if (r >= 0)
+                r = taker ? compile_check_left_out(x, chain, i, taker) : compile_batcher(x, node, first, top);
+            left_out |= taker > 0;
             break;
         case CW_OP_BATCH_MAP:
             r = compile_batch_op(x, node);

@@ -156,8 +156,10 @@ struct cw_op_desc {
     struct cw_op_effects effects;
     enum cw_op_cache cache_point; /* unless it is CW_CACHE_NEVER, the operator computes nothing */
     bool here_only;               /* a source whose data exist only in the memory of this process */
-    bool for_tests;               /* only tests of Cachew and of programs that use it need the operator */
-    bool function; /* it calls a Python function: it needs element ids, and must come before the batcher */
+    /* its elements are made of the rows of batches: a batcher before it is left out (compile.c) */
+    bool takes_batches;
+    bool for_tests; /* only tests of Cachew and of programs that use it need the operator */
+    bool function;  /* it calls a Python function: it needs element ids, and must come before the batcher */
     const struct cw_index_map *index; /* index operators */
     const struct cw_batcher *batcher; /* batchers */
     /* returns whether a random operator (effects.random) draws with these attributes, in which `p` is less

@@ -60,6 +60,9 @@ struct cw_batcher {
      * up. The key is the operator's output port 0, an int32 below the number of sizes. false: there is one
      * open batch, and the operator is not run. */
     bool keyed;
+    /* an operator that runs before it, bound with the batcher's attributes, unless a batcher comes before
+     * (cw_op_desc.takes_batches); NULL: none */
+    const struct cw_op_desc *rows;
     /* Sets *ret to the padding of a component. */
     int (*padding)(const struct cw_op *op, const char *component, const struct cw_type *type,
                    struct cw_padding *ret, struct cw_error *err);

@@ -170,7 +170,7 @@ class Way:
                         if not t.missing:
                             yield result
                         return
-                    if node.name == "flat_map":
+                    if node.name in ("flat_map", "unbatch"):
                         yield from self.several(at, result or [])
                         return
                     if node.name not in FILTERS:

@@ -42,7 +42,7 @@ NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs
 NOT_EXACT = {"resample_audio", "mel_spectrogram"}
 # Python's, which only a Python with the package can run
 FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable", "tokenize"}
-ROWS = ["enumerate"]  # operators on the rows of an epoch
+ROWS = ["enumerate", "unbatch"]  # operators on the rows of an epoch
 COMPONENTS = [*components.ON_ONE, *components.JOINS]
 TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
 SOURCES = (
@@ -547,7 +547,10 @@ class Generator:
                 | ({"name": rng.choice(["index", *names])} if rng.random() < 0.5 else {})
                 | ({"start": rng.choice([-3, 5, 10**12])} if rng.random() < 0.5 else {})
             )
-        return None
+        flat = [n for n, t in types.items() if t.dtype == "bytes" or t.dims == ()]
+        if not flat:
+            return {"op": kind}
+        return {"op": "drop", "components": flat} if len(flat) < len(names) else None
 
     def operator_before(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
         if self.rows.random() < 0.15:
@@ -780,10 +783,14 @@ class Generator:
                 given["pad"] = pad
             elif rng.random() < 0.97:
                 chain = self.only_fixed(chain)
-            longer = [*chain, self.finish(kind, given)]
+            longer = [*chain, self.finish("rebatch" if self.rows.random() < 0.2 else kind, given)]
+            longer = longer if self.legal(longer) else [*chain, {**longer[-1], "op": kind}]
             chain = longer if self.legal(longer) else [*self.only_fixed(chain), {"op": kind, "size": size}]
             for _ in range(rng.choice([0, 0, 0, 1, 2])):
                 chain = self.extend(chain, self.operator_after)
+            if self.rows.random() < 0.15:
+                taker = self.rows.choice([{"op": "unbatch"}, {"op": "rebatch", "size": size}])
+                chain = self.extend(chain, lambda types, c: taker)
             return self.map_batches(chain)
         types = self.types(chain)
         lengths = [f"length({random_expr.quoted(n)})" for n in random_expr.measurable(types)]

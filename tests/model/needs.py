@@ -37,7 +37,7 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         return ({attrs["component"]} if features else set()), replace(
             node, bound=pruned
         ) if features else None
-    if node.name in ("filter_function", "flat_map") or node.name == "map" and needed:
+    if node.name in ("filter_function", "flat_map", "unbatch") or node.name == "map" and needed:
         return set(bound.before) | (needed if node.name == "filter_function" else set()), node
     if node.name == "pack":
         return {attrs["component"]}, node

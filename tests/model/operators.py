@@ -9,7 +9,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import components as element_components
-from . import audio, augment, colours, example, expressions, geometry, hosted, images, mathfn, mixup, text
+from . import (
+    audio,
+    augment,
+    colours,
+    example,
+    expressions,
+    geometry,
+    hosted,
+    images,
+    mathfn,
+    mixup,
+    rows,
+    text,
+)
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
 from .philox import Draw, integer, uniform
@@ -89,6 +102,8 @@ DEFAULTS: dict[str, dict] = {
     "map": {},
     "filter_function": {},
     "flat_map": {},
+    "unbatch": {},
+    "rebatch": {"drop_remainder": False, "pad": {}},
     "window": {"shift": 0, "stride": 1, "drop_remainder": True, "components": []},
     "pack": {"algorithm": "next", "bins": 16, "split": True, "separator": [], "pad": 0, "window": 1024},
     "map_batches": {},
@@ -615,6 +630,9 @@ BINDERS = {
     "length": length,
     "map": lambda attrs, types: Bound(*hosted.map_(attrs, types)),
     "filter_function": lambda attrs, types: Bound(*hosted.filter_function(attrs, types)),
+    "unbatch": lambda _, types: Bound(
+        rows.unbatch_types(types), lambda components, _: rows.unbatch(components)
+    ),
     "flat_map": lambda attrs, types: Bound(*hosted.flat_map(attrs, types)),
 }
 

@@ -17,6 +17,7 @@ from . import (
     operators,
     padding,
     philox,
+    rows,
     sources,
     tables,
     tar,
@@ -31,7 +32,7 @@ COUNTING = ("take", "skip", "enumerate")  # they count elements where their numb
 JOINS = ("concat", "mix")  # their elements are those of their inputs
 BATCHERS = ("batch", "bucket_by_length")
 BATCH_MAPS = ("map_batches", "mixup", "cutmix")
-FILTERS = ("filter", "filter_function", "flat_map", "pack")  # behind them the count is not known
+FILTERS = ("filter", "filter_function", "flat_map", "unbatch", "pack")  # behind them the count is not known
 JOINED = {"zip": zipped.Zipped, "window": windowed.Windowed}
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
 ORDERED_CHUNK = 1024  # positions of a chunk of what is shuffled by record, or mixed
@@ -136,6 +137,7 @@ class Plan:
         self.base = base
         self.sources: list[Source] = []
         chain = parse_chain(with_words(pipeline["pipeline"], base), {})
+        chain = rows.without_taken_batches(chain, Node, self.is_map)
         at = next((i for i, node in enumerate(chain) if node.name in BATCHERS), len(chain))
         before, after = chain[:at], chain[at + 1 :]
         self.batcher = chain[at] if at < len(chain) else None
@@ -217,9 +219,9 @@ class Plan:
         """Functions where none may stand."""
         names = [node.name for node in after]
         if self.on_error == "replace" and (
-            self.any_named(before, "flat_map") or self.any_named(before, "pack")
+            any(self.any_named(before, name) for name in ("flat_map", "unbatch", "pack"))
         ):
-            raise PlanError("flat_map or pack with on_error replace")
+            raise PlanError("flat_map, unbatch or pack with on_error replace")
         if self.any_named(after, "window") or self.any_named(after, "enumerate"):
             raise PlanError("window or enumerate behind a batcher")
         if self.on_error == "replace" and self.any_named(before, "enumerate"):
@@ -242,6 +244,10 @@ class Plan:
         first = next((i for i, name in enumerate(names) if name in BATCH_MAPS), len(names))
         if set(names[first:]) - {*BATCH_MAPS, "take", "skip", "repeat"}:
             raise PlanError("only its kind, take, skip and repeat may follow an operator on batches")
+
+    @staticmethod
+    def is_map(node: Node) -> bool:
+        return node.name not in (*INDEX, *FILTERS, *BATCH_MAPS, *BATCHERS)
 
     def any_named(self, nodes: list[Node], name: str) -> bool:
         return any(n.name == name or any(self.any_named(c, name) for c in n.inputs) for n in nodes)

@@ -1,7 +1,8 @@
-"""Operators on the rows of an epoch, against plain Python loops: enumerate."""
+"""Operators on the rows of an epoch, against plain Python loops."""
 
 import json
 
+import numpy as np
 import pytest
 
 import cachew
@@ -97,3 +98,113 @@ def test_enumerate_is_refused(ds, message):
     with pytest.raises(cachew.Error) as caught:
         list(ds())
     assert message in str(caught.value)
+
+
+# ---- unbatch, rebatch ----
+
+
+def ragged(seed, n=60):
+    """Elements with a varying number of rows, some without any."""
+    rng = np.random.default_rng(seed)
+    return [
+        {"x": rng.integers(0, 99, (k, 2)).astype(np.int16), "y": rng.random(k).astype(np.float32)}
+        for k in rng.integers(0, 9, n)
+    ]
+
+
+def of_elements(elements, path):
+    """A file of elements: of components with any number of rows."""
+    path.write_text(
+        "".join(json.dumps({k: np.asarray(v).tolist() for k, v in e.items()}) + "\n" for e in elements)
+    )
+    x = {"dtype": "int16", "shape": [2], "variable": True}
+    return Dataset.jsonl(str(path), {"x": x, "y": {"dtype": "float32", "variable": True}})
+
+
+def rows_of(batches):
+    return [(x.tolist(), float(y)) for b in batches for x, y in zip(b["x"], b["y"])]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unbatch_and_rebatch_are_a_loop_over_rows(seed, tmp_path):
+    elements = ragged(seed)
+    expected = [(x.tolist(), float(y)) for e in elements for x, y in zip(e["x"], e["y"])]
+    ds = of_elements(elements, tmp_path / "rows.jsonl")
+    assert rows_of(ds.unbatch().batch(8)) == expected
+    batches = [rows_of([b]) for b in ds.rebatch(8)]
+    assert batches == [expected[i : i + 8] for i in range(0, len(expected), 8)]
+    assert rows_of(ds.rebatch(8, drop_remainder=True)) == expected[: len(expected) // 8 * 8]
+    odd = ds.unbatch().filter("y > 0.5").take(40).batch(3)
+    assert rows_of(odd) == [row for row in expected if row[1] > 0.5][:40]
+
+
+def test_rows_of_equal_elements_and_of_windows():
+    arrays = {"a": np.arange(24).reshape(4, 3, 2), "b": np.arange(12.0).reshape(4, 3)}
+    batches = list(Dataset.arrays(arrays).unbatch().batch(5))
+    assert np.array_equal(np.concatenate([b["a"] for b in batches]), np.arange(24).reshape(12, 2))
+    assert np.array_equal(np.concatenate([b["b"] for b in batches]), np.arange(12.0))
+    windows = Dataset.range(50).window(6, shift=4, drop_remainder=False)
+    expected = [v for w in range(0, 50, 4) for v in range(w, min(w + 6, 50))]
+    assert [v for b in windows.rebatch(7) for v in b["value"].tolist()] == expected
+    ids = [b.records for b in windows.take(2).rebatch(4)]
+    assert [r.split(".")[1] for batch in ids for r in batch] == [*"012345"] * 2
+
+
+def test_a_batch_before_is_left_out():
+    def values(ds):
+        return [b["value"].tolist() for b in ds]
+
+    plain = Dataset.range(50).assign(y="value * 2")
+    assert Dataset.range(50).batch(7).unbatch().batch(4).n_batches() == 13
+    assert values(Dataset.range(50).batch(7).assign(y="value * 2").unbatch().take(9).batch(4)) == values(
+        plain.take(9).batch(4)
+    )
+    assert values(plain.batch(7).rebatch(4).take(3)) == values(plain.batch(4).take(3))
+    assert values(plain.batch(7).rebatch(9).rebatch(4)) == values(plain.batch(4))
+
+
+def test_rebatch_resumes(tmp_path):
+    ds = of_elements(ragged(5), tmp_path / "rows.jsonl").rebatch(8)
+    whole = [b.hash() for b in ds]
+    for n in (1, 7, len(whole) - 1):
+        first = ds.iterator()
+        assert [next(first).hash() for _ in range(n)] == whole[:n]
+        rest = ds.iterator(threads=1)
+        rest.load_state_dict(first.state_dict())
+        assert [b.hash() for b in rest] == whole[n:]
+
+
+@pytest.mark.parametrize(
+    ("ds", "message"),
+    [
+        (lambda: SOURCE.unbatch(), 'unbatch: component "value" is int64: expected a first dimension'),
+        (lambda: SOURCE.rebatch(2), 'rebatch: component "value" is int64: expected a first dimension'),
+        (
+            lambda: Dataset.arrays({"x": np.ones((3, 2))}).unbatch().on_error("replace"),
+            "unbatch: can't be used",
+        ),
+        (
+            lambda: SOURCE.batch(2, drop_remainder=True).unbatch(),
+            "unbatch: comes after batch, which leaves out",
+        ),
+        (lambda: SOURCE.batch(2, pad="longest").rebatch(3), "rebatch: comes after batch, which pads"),
+        (lambda: SOURCE.batch(2).take(3).unbatch(), "unbatch: comes after batch and take: expected only"),
+        (
+            lambda: SOURCE.bucket_by_length("value", [3], [1, 2]).unbatch(),
+            "unbatch: comes after bucket_by_length, which changes the order",
+        ),
+    ],
+)
+def test_unbatch_is_refused(ds, message):
+    with pytest.raises(cachew.Error) as caught:
+        list(ds())
+    assert message in str(caught.value)
+
+
+def test_elements_with_unequal_components_fail(tmp_path):
+    rows = [{"x": [[1, 2]], "y": [3]}, {"x": [[1, 2], [3, 4]], "y": [5]}, {"x": [], "y": []}]
+    ds = of_elements(rows, tmp_path / "rows.jsonl")
+    for op, failed in [("unbatch", ds.unbatch()), ("rebatch", ds.rebatch(4))]:
+        with pytest.raises(cachew.Error, match=f"{op}: y has 1 rows, but x has 2: expected equally many"):
+            list(failed)
+    assert rows_of(ds.on_error("skip").rebatch(4)) == [([1, 2], 3)]

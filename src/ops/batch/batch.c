@@ -1,25 +1,7 @@
 /* batch: stacks elements in their order. The engine does the work; there is one open batch at a time. */
 #include "ops/batch/padding.h"
 
-static const char *const pads[] = {"longest", NULL};
-
-static const struct cw_attr_def attrs[] = {
-    {.name = "size", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 20, .doc = "elements per batch"},
-    {.name = "drop_remainder",
-     .kind = CW_ATTR_BOOL,
-     .def = "false",
-     .doc = "true: leave out the last batch if it is not full"},
-    {.name = "pad",
-     .kind = CW_ATTR_OBJECT,
-     .def = "{}",
-     .choices = pads,
-     .scalar_too = true,
-     .doc =
-         "\"longest\": pad components whose shape varies with 0, to the largest size in the batch; a number: "
-         "pad them with it; {component: number}, or {component: {\"value\": number, \"to\": [size of each "
-         "dimension, or null]}}: pad only these components, and to these sizes"},
-    {0},
-};
+static const struct cw_attr_def attrs[] = {CW_BATCH_ATTRS, {0}};
 
 static const struct cw_batcher batcher = {
     .sizes = "size",

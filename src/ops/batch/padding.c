@@ -1,10 +1,12 @@
-/* The attribute `pad` of batch and bucket_by_length: how the components of a batch are padded. */
+/* The attribute `pad` of batchers: how the components of a batch are padded. */
 #include "ops/batch/padding.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "data/convert.h"
+
+const char *const cw_padding_longest[] = {"longest", NULL};
 
 /* Sets p->value to a JSON number or boolean in the component's dtype. Integers must hold it exactly; in a
  * floating dtype it must be finite; bool holds any value. */

@@ -60,32 +60,20 @@ static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct 
 static int flat_map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     struct given *given = cw_block_alloc(b, b->n * sizeof(*given), err);
-    if (!given)
+    uint32_t *counts = cw_block_alloc(b, b->n * sizeof(*counts), err);
+    if (!given || !counts)
         return err ? err->status : CW_E_MEMORY;
     memset(given, 0, b->n * sizeof(*given));
     int r = cw_function_run(op, b, flat_row, given, err);
     if (r < 0)
         return r;
-    size_t n = 0;
+    struct cw_expansion *e;
     for (size_t row = 0; row < b->n; row++)
-        n += CW_MAX(given[row].n, 1);
-    struct cw_expansion *e = cw_block_alloc(b, sizeof(*e), err);
-    uint32_t *origin = cw_block_alloc(b, n * sizeof(*origin), err);
-    uint8_t *status = cw_block_alloc(b, n, err);
-    struct cw_column *columns = cw_block_alloc(b, b->n_values * sizeof(*columns), err);
-    if (!e || !origin || !status || !columns)
-        return err ? err->status : CW_E_MEMORY;
-    memset(columns, 0, b->n_values * sizeof(*columns));
-    for (size_t row = 0, at = 0; row < b->n; row++)
-        for (uint32_t i = 0; i < CW_MAX(given[row].n, 1); i++, at++) {
-            origin[at] = (uint32_t)row;
-            status[at] = b->status[row] == CW_ROW_OK && given[row].n == 0 ? CW_ROW_DROPPED : b->status[row];
-        }
-    *e = (struct cw_expansion){.n = n, .origin = origin, .status = status, .columns = columns};
+        counts[row] = given[row].n;
+    r = cw_block_expand(b, counts, &e, err);
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
         if (op->out[k].live)
             r = flat_map_put_column(op, k, b, given, e, err);
-    b->expansion = e;
     return r;
 }
 
