@@ -55,6 +55,9 @@ class Operators:
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest",
         fill: float | Sequence[float] = 0,
         center: Sequence[float] = [],
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Rotates, moves, scales and shears images.
 
@@ -75,6 +78,12 @@ class Operators:
             -1e+30)
         center: [x, y] of the fixed point in pixels, from the top left corner; []: the middle of the
             image (a list of numbers of length 0 to 2, from -1000000 to 1000000)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
@@ -221,7 +230,15 @@ class Operators:
             float32, float64))
         """
 
-    def center_crop(self, component: str, size: int | Sequence[int]) -> Dataset:
+    def center_crop(
+        self,
+        component: str,
+        size: int | Sequence[int],
+        *,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
+    ) -> Dataset:
         """Cuts the middle out of an image.
 
         The crop begins at y = (height - h) div 2, x = (width - w) div 2. A crop larger than the image
@@ -230,6 +247,12 @@ class Operators:
         component: the image (the name of a component)
         size: [height, width] in pixels; a single number: both (a list of integers or a single one of
             length 2, from 1 to 65535)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def color_jitter(
@@ -741,6 +764,9 @@ class Operators:
         *,
         fill: float | Sequence[float] = 0,
         padding_mode: Literal["constant", "edge", "reflect", "symmetric"] = "constant",
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Adds pixels at the edges of images.
 
@@ -757,6 +783,12 @@ class Operators:
         padding_mode: "constant": the new pixels are `fill`; "edge": the nearest pixel of the image;
             "reflect": the image mirrored at its outermost pixels, which are not repeated; "symmetric":
             mirrored at its edges (a string: one of "constant", "edge", "reflect", "symmetric")
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def pad_or_trim(self, component: str, length: int, *, value: float = 0) -> Dataset:
@@ -860,6 +892,9 @@ class Operators:
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest",
         fill: float | Sequence[float] = 0,
         center: Sequence[float] = [],
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Rotates, moves, scales and shears images, at random.
 
@@ -882,9 +917,23 @@ class Operators:
             -1e+30)
         center: [x, y] of the fixed point in pixels, from the top left corner; []: the middle of the
             image (a list of numbers of length 0 to 2, from -1000000 to 1000000)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
-    def random_crop(self, component: str, size: int | Sequence[int]) -> Dataset:
+    def random_crop(
+        self,
+        component: str,
+        size: int | Sequence[int],
+        *,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
+    ) -> Dataset:
         """Cuts a rectangle of fixed size at a random place out of an image.
 
         All positions are equally likely. A crop larger than the image fails the record.
@@ -892,6 +941,12 @@ class Operators:
         component: the image (the name of a component)
         size: [height, width] in pixels; a single number: both (a list of integers or a single one of
             length 2, from 1 to 65535)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def random_erasing(
@@ -918,7 +973,16 @@ class Operators:
             list of numbers or a single one of length 1 to 64, at least -1e+30)
         """
 
-    def random_flip(self, component: str, *, horizontal: float = 0.5, vertical: float = 0) -> Dataset:
+    def random_flip(
+        self,
+        component: str,
+        *,
+        horizontal: float = 0.5,
+        vertical: float = 0,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
+    ) -> Dataset:
         """Flips images left-right or upside down, at random.
 
         Each element draws both flips independently. Images are [height, width, channels] or [height,
@@ -927,6 +991,12 @@ class Operators:
         component: the image (the name of a component)
         horizontal: probability of a left-right flip (a number, from 0 to 1)
         vertical: probability of an upside-down flip (a number, from 0 to 1)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def random_gain(self, component: str, *, db: float | Sequence[float] = [-6, 6]) -> Dataset:
@@ -968,6 +1038,9 @@ class Operators:
         p: float = 0.5,
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         fill: float | Sequence[float] = 0,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Moves the corners of images inwards, at random, as if they were seen from another side.
 
@@ -984,6 +1057,12 @@ class Operators:
         fill: value of the result where it shows what is outside of the image, per channel; a single
             number: of all channels (a list of numbers or a single one of length 1 to 64, at least
             -1e+30)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def random_resized_crop(
@@ -995,6 +1074,9 @@ class Operators:
         ratio: Sequence[float] = [0.75, 1.3333],
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Cuts a rectangle of random area and aspect ratio, and resizes it.
 
@@ -1015,6 +1097,12 @@ class Operators:
             "bilinear", "bicubic")
         antialias: true: when shrinking, compute result pixels from all pixels of the image (no effect
             with nearest) (true or false)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def random_rotation(
@@ -1026,6 +1114,9 @@ class Operators:
         expand: bool = False,
         center: Sequence[float] = [],
         fill: float | Sequence[float] = 0,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Rotates images by a random angle.
 
@@ -1044,6 +1135,43 @@ class Operators:
         fill: value of the result where it shows what is outside of the image, per channel; a single
             number: of all channels (a list of numbers or a single one of length 1 to 64, at least
             -1e+30)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
+        """
+
+    def random_zoom_out(
+        self,
+        component: str,
+        *,
+        fill: float | Sequence[float] = 0,
+        side_range: Sequence[float] = [1, 4],
+        p: float = 0.5,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
+    ) -> Dataset:
+        """Puts images at a random place of a larger canvas.
+
+        This is torchvision's RandomZoomOut, for detectors of small objects. The size of the result
+        varies, so `resize` usually follows. Images are of any dtype, [height, width, channels] or
+        [height, width].
+
+        component: the image (the name of a component)
+        fill: value of the canvas around the image, per channel; a single number: of all channels (a
+            list of numbers or a single one of length 1 to 64, at least -1e+30)
+        side_range: range [low, high] of the sides of the canvas, as multiples of the sides of the
+            image (a list of numbers of length 2, from 1 to 100)
+        p: probability that an image gets a canvas (a number, from 0 to 1)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     @classmethod
@@ -1131,6 +1259,9 @@ class Operators:
         *,
         interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
         antialias: bool = True,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Resizes an image.
 
@@ -1147,6 +1278,12 @@ class Operators:
             "bilinear", "bicubic")
         antialias: true: when shrinking, compute result pixels from all pixels of the image (no effect
             with nearest) (true or false)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
         """
 
     def rotate(
@@ -1158,6 +1295,9 @@ class Operators:
         expand: bool = False,
         center: Sequence[float] = [],
         fill: float | Sequence[float] = 0,
+        boxes: str | Sequence[str] = [],
+        masks: str | Sequence[str] = [],
+        keypoints: str | Sequence[str] = [],
     ) -> Dataset:
         """Rotates images by an angle.
 
@@ -1175,6 +1315,34 @@ class Operators:
         fill: value of the result where it shows what is outside of the image, per channel; a single
             number: of all channels (a list of numbers or a single one of length 1 to 64, at least
             -1e+30)
+        boxes: components with boxes of the image, which move with it: float32 [n, 4], x0 y0 x1 y1 in
+            pixels (a list of strings or a single one)
+        masks: components with masks of the image, which move with it: uint8 [height, width] or [n,
+            height, width] (a list of strings or a single one)
+        keypoints: components with points of the image, which move with it: float32 [n, 2], x y in
+            pixels (a list of strings or a single one)
+        """
+
+    def sanitize_boxes(
+        self,
+        component: str,
+        *,
+        labels: str | Sequence[str] = [],
+        min_size: float = 1,
+        min_area: float = 1,
+    ) -> Dataset:
+        """Drops boxes that are too small, together with their labels.
+
+        Image operators keep every box of the attribute `boxes`: a box that left the image has no area
+        any more. `sanitize_boxes` drops such boxes, as torchvision's SanitizeBoundingBoxes does. It
+        also drops boxes with numbers that are not finite.
+
+        component: the boxes: float32 [n, 4], x0 y0 x1 y1 (the name of a component)
+        labels: components with a row for each box, such as its class or its mask; the rows of boxes
+            that are dropped are dropped too (a list of strings or a single one)
+        min_size: smallest width and smallest height of a box that is kept, in pixels (a number, from 0
+            to 1000000000)
+        min_area: smallest area of a box that is kept, in pixels (a number, from 0 to 1e+18)
         """
 
     def select(self, components: str | Sequence[str]) -> Dataset:

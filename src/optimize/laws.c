@@ -45,7 +45,8 @@ static bool law_holds(const struct cw_law *law, const struct cw_op *earlier, con
     bool reads = law_reads(later, earlier);
     if ((law->conditions & CW_LAW_UNREAD) && reads)
         return false;
-    if ((law->conditions & CW_LAW_ONLY_READ) && (!reads || earlier->n_out != 1))
+    if ((law->conditions & CW_LAW_ONLY_READ) &&
+        (!reads || earlier->n_out != 1 || later->in[0].value != earlier->out[0].value))
         return false;
     return !(law->conditions & CW_LAW_NO_DRAW) || !cw_op_draws(later);
 }

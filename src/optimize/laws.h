@@ -7,9 +7,10 @@
 #include "pipeline/op.h"
 
 enum cw_law_condition {
-    CW_LAW_UNREAD = 1,    /* the later operator reads no component that the earlier one writes */
-    CW_LAW_ONLY_READ = 2, /* the earlier operator writes one component, and the later operator reads it */
-    CW_LAW_NO_DRAW = 4,   /* the later operator draws no random numbers */
+    CW_LAW_UNREAD = 1, /* the later operator reads no component that the earlier one writes */
+    /* the earlier operator writes one component, and the later operator reads it as its first */
+    CW_LAW_ONLY_READ = 2,
+    CW_LAW_NO_DRAW = 4, /* the later operator draws no random numbers */
 };
 
 struct cw_law {

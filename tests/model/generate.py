@@ -20,9 +20,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from model import (
+    annotations,
     audio,
     components,
     datasets,
+    random_annotations,
     random_colours,
     random_components,
     random_functions,
@@ -188,6 +190,8 @@ class Generator:
 
     def head(self) -> list[dict]:
         rng = self.rng
+        if self.case.seed % 11 == 4:  # without a draw: other seeds stay what they were
+            return self.annotated_head()
         kind = self.kind()
         if self.functions and rng.random() < 0.12:
             return [self.finish("iterable", random_functions.iterable(rng, self.case.damaged))]
@@ -204,6 +208,15 @@ class Generator:
             chain = [self.join(inputs)]
             return chain if self.legal(chain) else inputs[0]
         return self.source(kind, images=rng.random() < 0.3)
+
+    def annotated_head(self) -> list[dict]:
+        """Images with annotations, and some operators that move both."""
+        rng = self.rng
+        chain = [random_annotations.source(rng)]
+        for _ in range(rng.randint(1, 5)):
+            kind = random_annotations.operator(rng)
+            chain = self.extend(chain, lambda types, c, kind=kind: self.write(kind, types, c))
+        return chain
 
     def kind(self) -> str:
         """The case's seed chooses what stands for jsonl, without a draw: older seeds stay what they were."""
@@ -606,6 +619,12 @@ class Generator:
     def write(
         self, kind: str, types: dict[str, Type], chain: list[dict], inside: bool = False
     ) -> dict | None:
+        written = self.write_plain(kind, types, chain, inside)
+        if written and kind in annotations.MOVING and not inside:
+            written |= random_annotations.attributes(self.rng, written["component"], types)
+        return written
+
+    def write_plain(self, kind: str, types: dict[str, Type], chain: list[dict], inside: bool) -> dict | None:
         rng = self.rng
         names = list(types)
         images = [
@@ -695,7 +714,10 @@ class Generator:
                     {"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {}
                 )
                 return self.finish(kind, given)
-        elif kind in random_images.KINDS:
+        elif kind == "sanitize_boxes":
+            given = random_annotations.sanitizing(rng, types)
+            return given and self.finish(kind, given)
+        elif kind in random_images.KINDS or kind == "random_zoom_out":
             given = random_images.of(rng, kind, {n: types[n] for n in images})
             if given:
                 return self.finish(kind, given)

@@ -25,6 +25,7 @@ DEFAULTS: dict[str, dict] = {
     "random_perspective": {"distortion_scale": 0.5, "p": 0.5, "interpolation": "bilinear", "fill": 0},
     "random_erasing": {"p": 0.5, "scale": [0.02, 0.33], "ratio": [0.3, 3.3], "value": 0},
     "pad_image": {"fill": 0, "padding_mode": "constant"},
+    "random_zoom_out": {"fill": 0, "side_range": [1, 4], "p": 0.5},
     "gaussian_blur": {"sigma": [0.1, 2.0]},
 }
 
@@ -74,32 +75,35 @@ def warped(attrs: dict, type_: Type, map_of, varies: bool = False) -> Made:
     return Type(type_.dtype, dims), on_pixels(apply)
 
 
-def rotate(attrs: dict, type_: Type) -> Made:
+MapOf = Callable[[int, int, Draw], "tuple[list[float], int, int] | None"]
+
+
+def rotate(attrs: dict) -> MapOf:
     def map_of(height: int, width: int, _draw: Draw):
         return warps.rotation(height, width, attrs["angle"], attrs["expand"], attrs["center"])
 
-    return warped(attrs, type_, map_of, attrs["expand"])
+    return map_of
 
 
-def random_rotation(attrs: dict, type_: Type) -> Made:
+def random_rotation(attrs: dict) -> MapOf:
     def map_of(height: int, width: int, draw: Draw):
         angle = uniform_in(bounds_of(attrs["degrees"]), draw.word(0))
         return warps.rotation(height, width, angle, attrs["expand"], attrs["center"])
 
-    return warped(attrs, type_, map_of, attrs["expand"])
+    return map_of
 
 
-def affine(attrs: dict, type_: Type) -> Made:
+def affine(attrs: dict) -> MapOf:
     shear = (listed(attrs["shear"]) + [0])[:2]
 
     def map_of(height: int, width: int, _draw: Draw):
         given = (attrs["angle"], attrs["translate"], attrs["scale"], shear, attrs["center"])
         return warps.affine(height, width, *given), height, width
 
-    return warped(attrs, type_, map_of)
+    return map_of
 
 
-def random_affine(attrs: dict, type_: Type) -> Made:
+def random_affine(attrs: dict) -> MapOf:
     shear = listed(attrs["shear"])
     shears = [shear[:2], shear[2:]] if len(shear) == 4 else [bounds_of(attrs["shear"]), [0, 0]]
 
@@ -111,10 +115,10 @@ def random_affine(attrs: dict, type_: Type) -> Made:
         by = [uniform_in(bounds, draw.word(4 + i)) for i, bounds in enumerate(shears)]
         return warps.affine(height, width, angle, translate, scale, by, attrs["center"]), height, width
 
-    return warped(attrs, type_, map_of)
+    return map_of
 
 
-def random_perspective(attrs: dict, type_: Type) -> Made:
+def random_perspective(attrs: dict) -> MapOf:
     def map_of(height: int, width: int, draw: Draw):
         if uniform(draw.word(0)) >= attrs["p"]:
             return None
@@ -129,7 +133,20 @@ def random_perspective(attrs: dict, type_: Type) -> Made:
         m = warps.perspective(height, width, corners)
         return m and (m, height, width)
 
-    return warped(attrs, type_, map_of)
+    return map_of
+
+
+MAPS: dict[str, Callable[[dict], MapOf]] = {
+    "rotate": rotate,
+    "random_rotation": random_rotation,
+    "affine": affine,
+    "random_affine": random_affine,
+    "random_perspective": random_perspective,
+}
+
+
+def warp(name: str) -> Callable[[dict, Type], Made]:
+    return lambda attrs, type_: warped(attrs, type_, MAPS[name](attrs), attrs.get("expand", False))
 
 
 def random_erasing(attrs: dict, type_: Type) -> Made:
@@ -156,30 +173,107 @@ def random_erasing(attrs: dict, type_: Type) -> Made:
     return type_, apply
 
 
-def pad_image(attrs: dict, type_: Type) -> Made:
+def pad_sides(attrs: dict, _height: int, _width: int, _draw: Draw) -> tuple[int, int, int, int]:
+    """left, top, right, bottom"""
     given = listed(attrs["padding"])
     left, top, right, bottom = given if len(given) == 4 else (given * 4)[:4]
-    added = (top + bottom, left + right)
+    return left, top, right, bottom
 
-    def apply(value: Value, _draw: Draw) -> Value:
-        if 0 in value.shape:
-            raise RecordError("an image without pixels")
-        data = value.data
-        fill = filled(attrs["fill"], data.shape[2] if data.ndim == 3 else 1)
-        around = [(top, bottom), (left, right), (0, 0)][: data.ndim]
-        if attrs["padding_mode"] != "constant":
-            return Value(value.dtype, np.pad(data, around, attrs["padding_mode"]))
-        values = [cast(array("float64", v), value.dtype).data for v in fill]
-        padded = np.pad(data, around)
-        outside = np.pad(np.ones(data.shape[:2], bool), around[:2]) == 0
-        padded[outside] = np.array(values) if data.ndim == 3 else values[0]
-        return Value(value.dtype, padded)
 
-    dims = type_.dims and (
-        *(n if n is None else n + more for n, more in zip(type_.dims, added)),
-        *type_.dims[2:],
-    )
-    return Type(type_.dtype, dims), apply
+def zoom_out_sides(attrs: dict, height: int, width: int, draw: Draw) -> tuple[int, int, int, int]:
+    if uniform(draw.word(0)) >= attrs["p"]:
+        return 0, 0, 0, 0
+    side = uniform_in(attrs["side_range"], draw.word(1))
+    more_x, more_y = int(width * side) - width, int(height * side) - height
+    left, top = int(more_x * uniform(draw.word(2))), int(more_y * uniform(draw.word(3)))
+    return left, top, more_x - left, more_y - top
+
+
+PADDINGS = {"pad_image": pad_sides, "random_zoom_out": zoom_out_sides}
+
+
+def padded(name: str) -> Callable[[dict, Type], Made]:
+    def make(attrs: dict, type_: Type) -> Made:
+        def apply(value: Value, draw: Draw) -> Value:
+            if 0 in value.shape:
+                raise RecordError("an image without pixels")
+            data = value.data
+            left, top, right, bottom = PADDINGS[name](attrs, *data.shape[:2], draw)
+            fill = filled(attrs["fill"], data.shape[2] if data.ndim == 3 else 1)
+            around = [(top, bottom), (left, right), (0, 0)][: data.ndim]
+            if attrs.get("padding_mode", "constant") != "constant":
+                return Value(value.dtype, np.pad(data, around, attrs["padding_mode"]))
+            values = [cast(array("float64", v), value.dtype).data for v in fill]
+            result = np.pad(data, around)
+            outside = np.pad(np.ones(data.shape[:2], bool), around[:2]) == 0
+            result[outside] = np.array(values) if data.ndim == 3 else values[0]
+            return Value(value.dtype, result)
+
+        added: tuple = (None, None)
+        if name == "pad_image":
+            left, top, right, bottom = pad_sides(attrs, 0, 0, None)
+            added = (top + bottom, left + right)
+        dims = type_.dims and (
+            *(None if n is None or more is None else n + more for n, more in zip(type_.dims, added)),
+            *type_.dims[2:],
+        )
+        return Type(type_.dtype, dims), apply
+
+    return make
+
+
+# ---- cuts: y, x, h, w of the part of an image that an operator keeps ----
+
+
+def whole(_attrs: dict, height: int, width: int, _draw: Draw) -> tuple[int, int, int, int]:
+    return 0, 0, height, width
+
+
+def fitting(attrs: dict, height: int, width: int) -> tuple[int, int]:
+    h, w = attrs["size"]
+    if h > height or w > width:
+        raise RecordError("the crop is larger than the image")
+    return h, w
+
+
+def center_cut(attrs: dict, height: int, width: int, _draw: Draw) -> tuple[int, int, int, int]:
+    h, w = fitting(attrs, height, width)
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+def random_cut(attrs: dict, height: int, width: int, draw: Draw) -> tuple[int, int, int, int]:
+    h, w = fitting(attrs, height, width)
+    return integer(draw.word(0), height - h + 1), integer(draw.word(1), width - w + 1), h, w
+
+
+def resized_cut(attrs: dict, height: int, width: int, draw: Draw) -> tuple[int, int, int, int]:
+    """docs/randomness.md"""
+    scale, (low, high) = attrs["scale"], attrs["ratio"]
+    for a in range(10):
+        words = draw.block(a)
+        area = (scale[0] + (scale[1] - scale[0]) * uniform(words[0])) * (height * width)
+        log_low = mathfn.log(float(low))
+        r = mathfn.exp(log_low + (mathfn.log(float(high)) - log_low) * uniform(words[1]))
+        w = math.floor(math.sqrt(area * r) + 0.5)
+        h = math.floor(math.sqrt(area / r) + 0.5)
+        if 0 < w <= width and 0 < h <= height:
+            return integer(words[2], height - h + 1), integer(words[3], width - w + 1), h, w
+    in_ratio = width / height
+    h, w = height, width
+    if in_ratio < low:
+        h = math.floor(w / low + 0.5)
+    elif in_ratio > high:
+        w = math.floor(h * high + 0.5)
+    h, w = min(max(h, 1), height), min(max(w, 1), width)
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+CUTS = {
+    "resize": whole,
+    "center_crop": center_cut,
+    "random_crop": random_cut,
+    "random_resized_crop": resized_cut,
+}
 
 
 def blur_axis(pixels: np.ndarray, taps: int, sigma: float) -> np.ndarray:
@@ -215,11 +309,7 @@ def gaussian_blur(attrs: dict, type_: Type) -> Made:
 
 OPERATORS = {
     "random_erasing": random_erasing,
-    "pad_image": pad_image,
     "gaussian_blur": gaussian_blur,
-    "rotate": rotate,
-    "random_rotation": random_rotation,
-    "affine": affine,
-    "random_affine": random_affine,
-    "random_perspective": random_perspective,
+    **{name: padded(name) for name in PADDINGS},
+    **{name: warp(name) for name in MAPS},
 }

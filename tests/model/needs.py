@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import audio, augment, colours, components, geometry, operators, parser
+from . import annotations, audio, augment, colours, components, geometry, operators, parser
 
 ON_ONE_COMPONENT = (
     "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
@@ -22,6 +22,16 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
     nobody needs (None: all of it).
     """
     attrs, bound = node.attrs, node.bound
+    moving = node.name in annotations.MOVING and [name for _, name in annotations.of(attrs)]
+    if moving or node.name == "sanitize_boxes":
+        labels = attrs.get("labels", [])
+        others = moving or ([labels] if isinstance(labels, str) else labels)
+        wanted = needed & {attrs["component"], *others}
+        if not wanted:
+            return needed, None
+        bound = operators.bind(node.name, attrs, bound.before, wanted)
+        # the operator runs, so all that it reads is needed
+        return needed | {attrs["component"], *others}, replace(node, bound=bound)
     if node.name in ON_ONE_COMPONENT:
         return needed, node if attrs["component"] in needed else None
     if node.name == "decode_audio":

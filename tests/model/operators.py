@@ -10,6 +10,7 @@ import numpy as np
 
 from . import components as element_components
 from . import (
+    annotations,
     audio,
     augment,
     colours,
@@ -18,14 +19,13 @@ from . import (
     geometry,
     hosted,
     images,
-    mathfn,
     mixup,
     rows,
     text,
 )
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
-from .philox import Draw, integer, uniform
+from .philox import Draw, uniform
 
 DEFAULTS: dict[str, dict] = {
     "tfrecord": {"compression": "auto", "verify": True},
@@ -110,7 +110,10 @@ DEFAULTS: dict[str, dict] = {
     **element_components.DEFAULTS,
     **geometry.DEFAULTS,
     **mixup.DEFAULTS,
+    "sanitize_boxes": {"labels": [], "min_size": 1, "min_area": 1},
 }
+for _name in annotations.MOVING:
+    DEFAULTS[_name] = DEFAULTS[_name] | annotations.NONE
 
 Types = dict[str, Type]
 Components = dict[str, Value]
@@ -250,72 +253,21 @@ def sized(types: Types, attrs: dict) -> Type:
     return Type(before.dtype, before.dims and (*attrs["size"], *before.dims[2:]))
 
 
-def resize(attrs: dict, types: Types) -> Bound:
-    def apply(value: Value, _draw: Draw) -> Value:
-        return Value(
-            value.dtype, images.resize(value.data, attrs["size"], attrs["interpolation"], attrs["antialias"])
-        )
+def region(name: str):
+    """An operator that cuts; resize and random_resized_crop also resize."""
 
-    return on_component(types, attrs["component"], sized(types, attrs), apply)
+    def bound(attrs: dict, types: Types) -> Bound:
+        def apply(value: Value, draw: Draw) -> Value:
+            if "resize" in name and 0 in value.shape[:2]:
+                raise RecordError("an image without pixels")
+            part = images.crop(value.data, *geometry.CUTS[name](attrs, *value.shape[:2], draw))
+            if "resize" in name:
+                part = images.resize(part, attrs["size"], attrs["interpolation"], attrs["antialias"])
+            return Value(value.dtype, part)
 
+        return on_component(types, attrs["component"], sized(types, attrs), apply)
 
-def center_crop(attrs: dict, types: Types) -> Bound:
-    h, w = attrs["size"]
-
-    def apply(value: Value, _draw: Draw) -> Value:
-        return Value(
-            value.dtype, images.crop(value.data, (value.shape[0] - h) // 2, (value.shape[1] - w) // 2, h, w)
-        )
-
-    return on_component(types, attrs["component"], sized(types, attrs), apply)
-
-
-def random_crop(attrs: dict, types: Types) -> Bound:
-    h, w = attrs["size"]
-
-    def apply(value: Value, draw: Draw) -> Value:
-        y = integer(draw.word(0), max(0, value.shape[0] - h) + 1)
-        x = integer(draw.word(1), max(0, value.shape[1] - w) + 1)
-        return Value(value.dtype, images.crop(value.data, y, x, h, w))
-
-    return on_component(types, attrs["component"], sized(types, attrs), apply)
-
-
-def resized_crop_box(
-    height: int, width: int, scale: list, ratio: list, draw: Draw
-) -> tuple[int, int, int, int]:
-    """y, x, h, w of random_resized_crop, docs/randomness.md."""
-    low, high = float(ratio[0]), float(ratio[1])
-    for a in range(10):
-        words = draw.block(a)
-        area = (scale[0] + (scale[1] - scale[0]) * uniform(words[0])) * (height * width)
-        log_low = mathfn.log(low)
-        r = mathfn.exp(log_low + (mathfn.log(high) - log_low) * uniform(words[1]))
-        w = math.floor(math.sqrt(area * r) + 0.5)
-        h = math.floor(math.sqrt(area / r) + 0.5)
-        if 0 < w <= width and 0 < h <= height:
-            return integer(words[2], height - h + 1), integer(words[3], width - w + 1), h, w
-    in_ratio = width / height
-    h, w = height, width
-    if in_ratio < low:
-        h = math.floor(w / low + 0.5)
-    elif in_ratio > high:
-        w = math.floor(h * high + 0.5)
-    h, w = min(max(h, 1), height), min(max(w, 1), width)
-    return (height - h) // 2, (width - w) // 2, h, w
-
-
-def random_resized_crop(attrs: dict, types: Types) -> Bound:
-    def apply(value: Value, draw: Draw) -> Value:
-        if 0 in value.shape[:2]:
-            raise RecordError("an image without pixels")
-        y, x, h, w = resized_crop_box(*value.shape[:2], attrs["scale"], attrs["ratio"], draw)
-        part = images.crop(value.data, y, x, h, w)
-        return Value(
-            value.dtype, images.resize(part, attrs["size"], attrs["interpolation"], attrs["antialias"])
-        )
-
-    return on_component(types, attrs["component"], sized(types, attrs), apply)
+    return bound
 
 
 def random_flip(attrs: dict, types: Types) -> Bound:
@@ -596,10 +548,7 @@ BINDERS = {
     "tokenize": tokenize,
     "parse_example": parse_example,
     "decode_image": decode_image,
-    "random_resized_crop": random_resized_crop,
-    "resize": resize,
-    "center_crop": center_crop,
-    "random_crop": random_crop,
+    **{name: region(name) for name in geometry.CUTS},
     "random_flip": random_flip,
     "invert": colour(colours.invert),
     "posterize": colour(colours.posterize, "bits", float_too=False),
@@ -649,5 +598,10 @@ def of_component(make: Callable) -> Callable[[dict, Types], Bound]:
 BINDERS |= {name: of_component(make) for name, make in geometry.OPERATORS.items()}
 
 
-def bind(name: str, attrs: dict, types: Types) -> Bound:
+def bind(name: str, attrs: dict, types: Types, wanted: set[str] | None = None) -> Bound:
+    """wanted: of an operator with annotations, the components that are needed; None: all."""
+    if name == "sanitize_boxes":
+        return annotations.sanitize_boxes(attrs, types, Bound, wanted)
+    if list(annotations.of(attrs)) and name in annotations.MOVING:
+        return annotations.bind(name, attrs, types, BINDERS[name], Bound, wanted)
     return BINDERS[name](attrs, types)

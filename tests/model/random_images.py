@@ -26,7 +26,7 @@ def some(rng: random.Random, given: dict) -> dict:
 
 def of(rng: random.Random, kind: str, images: dict[str, Type]) -> dict | None:
     """Attributes for one of the images that the operator can take."""
-    any_dtype = kind in ("random_erasing", "pad_image")
+    any_dtype = kind in ("random_erasing", "pad_image", "random_zoom_out")
     fitting = [n for n, t in images.items() if t.dtype in ("uint8", "float32") or any_dtype]
     if not fitting:
         return None
@@ -36,6 +36,8 @@ def of(rng: random.Random, kind: str, images: dict[str, Type]) -> dict | None:
         value = {"value": filled["fill"]} if filled else {}
         shape = {"p": rng.choice([0, 1]), "scale": [0.1, rng.uniform(0.1, 0.8)], "ratio": [0.2, 1.3]}
         return {"component": name} | value | some(rng, shape)
+    if kind == "random_zoom_out":
+        return {"component": name} | filled | some(rng, {"p": rng.choice([0, 1]), "side_range": [1, 1.8]})
     if kind == "pad_image":
         padding = rng.choice([2, [0, 3], [rng.randint(0, 5) for _ in range(4)]])
         return {"component": name, "padding": padding} | filled

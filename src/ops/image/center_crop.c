@@ -1,7 +1,7 @@
 /* center_crop: the middle of an image. */
 #include <stdlib.h>
 
-#include "ops/image/image_role.h"
+#include "ops/image/image_annotations.h"
 
 static int center_crop_geometry(const struct cw_op *op, const struct cw_block *b CW_UNUSED,
                                 size_t row CW_UNUSED, int64_t h, int64_t w, struct cw_image_geometry *ret,
@@ -20,7 +20,8 @@ static const struct cw_image_role role = {.step = CW_IMAGE_REGION,
                                           .prepare = cw_image_prepare_size,
                                           .geometry = center_crop_geometry};
 
-static const struct cw_attr_def attrs[] = {CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATTR_SIZE, {0}};
+static const struct cw_attr_def attrs[] = {
+    CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATTR_SIZE, CW_IMAGE_ATTRS_ANNOTATIONS, {0}};
 
 const struct cw_op_desc cw_op_center_crop = {
     .name = "center_crop",

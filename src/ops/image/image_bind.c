@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/image/image_role.h"
+#include "ops/image/image_annotations.h"
 
 /* in the order of enum cw_interp */
 const char *const cw_interp_names[] = {"nearest", "bilinear", "bicubic", NULL};
@@ -26,7 +26,7 @@ int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct c
 int cw_image_bind_write(struct cw_bind *b, struct cw_op *op, const struct cw_type *type, struct cw_error *err)
 {
     int port = cw_bind_write(b, cw_attr_string(op, "component"), type, err);
-    return port < 0 ? port : 0;
+    return port < 0 ? port : cw_annotations_bind(b, op, type, err);
 }
 
 void cw_image_attr_size(const struct cw_op *op, int64_t *ret_h, int64_t *ret_w)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/image/image_annotations.h"
 #include "ops/image/image_finish.h"
 
 struct chain {                                                        /* immutable */
@@ -56,6 +57,14 @@ static bool chain_is_image(const struct cw_type *t)
     return t->dtype != CW_BYTES && (t->ndim == 3 || t->ndim == 2);
 }
 
+/* Whether an operator's ports are those of an image and its annotations, and fit a chain that has n_out
+ * outputs so far. The chain makes annotations only together with the image. */
+static bool chain_fits(const struct cw_op *op, unsigned n_out)
+{
+    return op->n_in == op->n_out && op->n_out >= 1 && n_out + op->n_out - 1 <= CW_OP_MAX_PORTS &&
+           (op->out[0].live || !cw_annotations_live(op));
+}
+
 size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
 {
     if (!n || !ops[0]->desc->image || ops[0]->n_in < 1)
@@ -66,9 +75,10 @@ size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
         !chain_is_image(&c.in.type)) /* cast accepts arrays that are not images */
         return 0;
     size_t i = 0;
-    while (i < n && i < CW_IMAGE_CHAIN_MAX && ops[i]->n_in == 1 && ops[i]->n_out == 1 &&
+    unsigned n_out = 1;
+    while (i < n && i < CW_IMAGE_CHAIN_MAX && chain_fits(ops[i], n_out) &&
            (i == 0 || ops[i]->in[0].value == ops[i - 1]->out[0].value) && chain_add(&c, ops[i]))
-        i++;
+        n_out += ops[i++]->n_out - 1;
     return i >= 2 ? i : 0;
 }
 
@@ -83,19 +93,41 @@ struct plan {     /* of one image: the part that is cut from it, and how that is
     bool resized, flip_y;
 };
 
-/* Plans the cuts, the resize and the flips of an image. If an operator can't be applied, sets *ret_failed to
- * it. */
-static int chain_plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
+/* Plans the flips of an image of h x w, and moves the annotations of the operator that flips. */
+static int chain_plan_flips(const struct cw_op *flip, struct cw_block *b, size_t row, int64_t h, int64_t w,
+                            bool *ret_x, bool *ret_y, struct cw_error *err)
+{
+    flip->desc->image->flips(flip, b, row, ret_x, ret_y);
+    struct cw_image_region region = {
+        .rect = {.h = h, .w = w}, .out_h = h, .out_w = w, .flip_x = *ret_x, .flip_y = *ret_y};
+    return flip->n_out > 1 ? cw_annotations_move_region(flip, b, row, h, w, &region, err) : 0;
+}
+
+/* Plans the cut and the resize of an image of h x w, and moves the annotations of the operator. */
+static int chain_plan_region(const struct cw_op *op, struct cw_block *b, size_t row, int64_t h, int64_t w,
+                             struct cw_image_geometry *ret, struct cw_error *err)
+{
+    int r = op->desc->image->geometry(op, b, row, h, w, ret, err);
+    struct cw_image_region region = {.rect = ret->rect,
+                                     .out_h = ret->resize ? ret->out_h : ret->rect.h,
+                                     .out_w = ret->resize ? ret->out_w : ret->rect.w};
+    return r < 0 || op->n_out == 1 ? r : cw_annotations_move_region(op, b, row, h, w, &region, err);
+}
+
+/* Plans the cuts, the resize and the flips of an image, and moves the annotations. If an operator can't be
+ * applied, sets *ret_failed to it. */
+static int chain_plan_regions(const struct chain *c, struct cw_block *b, size_t row, struct plan *p,
                               const struct cw_op **ret_failed, struct cw_error *err)
 {
     const struct cw_op *flip = c->ops[CW_IMAGE_FLIP][0];
-    struct cw_image_geometry g, resize = {0};
+    struct cw_image_geometry g = {0}, resize = {0};
     struct cw_rect cut, *at = &p->rect; /* a part of the image; after a resize, a part of its result */
     bool flip_x = false;
+    int r = 0;
     p->rect = (struct cw_rect){.h = p->h, .w = p->w};
     for (unsigned i = 0; i < c->n[CW_IMAGE_REGION]; i++) {
         const struct cw_op *op = c->ops[CW_IMAGE_REGION][i];
-        int r = op->desc->image->geometry(op, b, row, at->h, at->w, &g, err);
+        r = chain_plan_region(op, b, row, at->h, at->w, &g, err);
         if (r < 0) {
             *ret_failed = op;
             return r;
@@ -113,7 +145,7 @@ static int chain_plan_regions(const struct chain *c, const struct cw_block *b, s
     if (!p->resized)
         cut = (struct cw_rect){.h = p->rect.h, .w = p->rect.w};
     if (flip)
-        flip->desc->image->flips(flip, b, row, &flip_x, &p->flip_y);
+        r = chain_plan_flips(flip, b, row, cut.h, cut.w, &flip_x, &p->flip_y, err);
     p->spec = (struct cw_resize_spec){.in_h = p->rect.h,
                                       .in_w = p->rect.w,
                                       .out_h = p->resized ? resize.out_h : p->rect.h,
@@ -127,7 +159,8 @@ static int chain_plan_regions(const struct chain *c, const struct cw_block *b, s
                                       .cut_h = cut.h,
                                       .cut_w = cut.w,
                                       .flip_x = flip_x};
-    return 0;
+    *ret_failed = r < 0 ? flip : *ret_failed;
+    return r;
 }
 
 /* Sets *ret to the part of the image that must be undamaged: the part that is cut by the crop that directly
@@ -266,10 +299,10 @@ static int chain_record_open(struct record *r, const struct cw_op *op, struct cw
                                                    : 0;
 }
 
-/* Computes one row. Returns 0; CW_E_RECORD: the record fails, *ret_failed is the operator; another error ends
- * the run. */
+/* Computes one row: the annotations, and the image if `pixels` says so. Returns 0; CW_E_RECORD: the record
+ * fails, *ret_failed is the operator; another error ends the run. */
 static int chain_record(const struct chain *c, const struct cw_op *op, struct cw_block *b, size_t row,
-                        const struct cw_op **ret_failed, struct cw_error *err)
+                        bool pixels, const struct cw_op **ret_failed, struct cw_error *err)
 {
     struct record r;
     r.c = c;
@@ -279,9 +312,9 @@ static int chain_record(const struct chain *c, const struct cw_op *op, struct cw
     int e = chain_record_open(&r, op, err);
     if (e >= 0)
         e = chain_plan_regions(c, b, row, &r.plan, &r.failed, err);
-    if (e >= 0)
+    if (e >= 0 && pixels)
         e = chain_record_output(&r, err);
-    if (e >= 0) {
+    if (e >= 0 && pixels) {
         struct cw_arena_mark mark = cw_arena_mark(b->arena);
         e = chain_record_pixels(&r, err);
         cw_arena_release(b->arena, mark);
@@ -296,16 +329,18 @@ static int chain_record(const struct chain *c, const struct cw_op *op, struct cw
 static int chain_run(const struct chain *c, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     const struct cw_port *out = &op->out[0];
-    if (!out->live)
+    if (!out->live && !cw_annotations_live(op))
         return 0;
-    int r = cw_block_column(b, out->value, &out->type, err);
+    int r = out->live ? cw_block_column(b, out->value, &out->type, err) : 0;
+    if (r >= 0)
+        r = cw_annotations_columns(op, b, err);
     CW_ROWS_OK(row, b, r >= 0)
     {
         struct cw_error e;
         e.status = 0;
         e.message[0] = 0;
         const struct cw_op *failed = op;
-        r = chain_record(c, op, b, row, &failed, &e);
+        r = chain_record(c, op, b, row, out->live, &failed, &e);
         if (r == CW_E_RECORD) {
             cw_block_fail(b, row, failed->desc->name, "%s", e.message);
             r = 0;
@@ -361,5 +396,10 @@ int cw_image_chain_new(const struct cw_op *const *ops, unsigned n, struct cw_op 
                           .state = c};
     ret->in[0] = ops[0]->in[0];
     ret->out[0] = ops[n - 1]->out[0];
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned p = 1; p < ops[i]->n_out; p++) {
+            ret->in[ret->n_in++] = ops[i]->in[p];
+            ret->out[ret->n_out++] = ops[i]->out[p];
+        }
     return 0;
 }

@@ -4,13 +4,16 @@
 #include <string.h>
 
 #include "data/convert.h"
+#include "ops/image/image_annotations.h"
 
 int cw_image_each(const struct cw_op *op, struct cw_block *b, cw_image_each_fn fn, struct cw_error *err)
 {
     const struct cw_port *out = &op->out[0];
-    if (!out->live)
+    if (!out->live && !cw_annotations_live(op))
         return 0;
-    int r = cw_block_column(b, out->value, &out->type, err);
+    int r = out->live ? cw_block_column(b, out->value, &out->type, err) : 0;
+    if (r >= 0)
+        r = cw_annotations_columns(op, b, err);
     CW_ROWS_OK(row, b, r >= 0)
     {
         struct cw_tensor t = cw_in(op, b, 0, row);

@@ -12,7 +12,8 @@ struct cw_image_in { /* an image of a block: at least one pixel, rows one after 
     size_t pixel;       /* bytes of a pixel */
 };
 
-/* Computes the result for one image, in memory from cw_image_each_out. CW_E_RECORD with the reason: the image
+/* Computes the result for one image, in memory from cw_image_each_out, if the output is live, and moves the
+ * annotations (image_annotations.h) of an operator that has them. CW_E_RECORD with the reason: the image
  * can't be computed. */
 typedef int (*cw_image_each_fn)(const struct cw_op *op, struct cw_block *b, size_t row,
                                 const struct cw_image_in *in, struct cw_error *err);

@@ -71,7 +71,7 @@ extern const struct cw_image_role cw_image_role_normalize;
  * fixed-size values. Returns its type. */
 int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct cw_type *ret,
                        struct cw_error *err) _must_check_;
-/* bind: writes the component with the type. */
+/* bind: writes the component with the type, and declares its annotations (image_annotations.h). */
 int cw_image_bind_write(struct cw_bind *b, struct cw_op *op, const struct cw_type *type,
                         struct cw_error *err) _must_check_;
 /* Reads the attribute `size`, [h, w]. */

@@ -97,6 +97,7 @@ static const struct cw_attr_def attrs[] = {
     CW_WARP_ATTR_INTERP("\"nearest\""),
     CW_WARP_ATTR_FILL,
     CW_WARP_ATTR_CENTER,
+    CW_IMAGE_ATTRS_ANNOTATIONS,
     {0},
 };
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/philox.h"
-#include "ops/image/image_role.h"
+#include "ops/image/image_annotations.h"
 
 static int random_crop_geometry(const struct cw_op *op, const struct cw_block *b, size_t row, int64_t h,
                                 int64_t w, struct cw_image_geometry *ret, struct cw_error *err)
@@ -24,7 +24,8 @@ static const struct cw_image_role role = {.step = CW_IMAGE_REGION,
                                           .prepare = cw_image_prepare_size,
                                           .geometry = random_crop_geometry};
 
-static const struct cw_attr_def attrs[] = {CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATTR_SIZE, {0}};
+static const struct cw_attr_def attrs[] = {
+    CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATTR_SIZE, CW_IMAGE_ATTRS_ANNOTATIONS, {0}};
 
 const struct cw_op_desc cw_op_random_crop = {
     .name = "random_crop",

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/philox.h"
-#include "ops/image/image_role.h"
+#include "ops/image/image_annotations.h"
 
 struct random_flip {
     double horizontal, vertical;
@@ -49,6 +49,7 @@ static const struct cw_attr_def attrs[] = {
      .min = 0,
      .max = 1,
      .doc = "probability of an upside-down flip"},
+    CW_IMAGE_ATTRS_ANNOTATIONS,
     {0},
 };
 

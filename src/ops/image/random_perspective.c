@@ -53,6 +53,7 @@ static const struct cw_attr_def attrs[] = {
     CW_IMAGE_ATTR_P("0.5", "probability that an image is changed"),
     CW_WARP_ATTR_INTERP("\"bilinear\""),
     CW_WARP_ATTR_FILL,
+    CW_IMAGE_ATTRS_ANNOTATIONS,
     {0},
 };
 

@@ -5,7 +5,7 @@
 
 #include "base/math.h"
 #include "base/philox.h"
-#include "ops/image/image_role.h"
+#include "ops/image/image_annotations.h"
 
 struct random_resized_crop {
     struct cw_image_geometry resize; /* the size and the interpolation; the rectangle is drawn */
@@ -105,6 +105,7 @@ static const struct cw_attr_def attrs[] = {
             "uniformly"},
     CW_IMAGE_ATTR_INTERP,
     CW_IMAGE_ATTR_ANTIALIAS,
+    CW_IMAGE_ATTRS_ANNOTATIONS,
     {0},
 };
 

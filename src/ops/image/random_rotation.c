@@ -49,6 +49,7 @@ static const struct cw_attr_def attrs[] = {
             "the image"},
     CW_WARP_ATTR_CENTER,
     CW_WARP_ATTR_FILL,
+    CW_IMAGE_ATTRS_ANNOTATIONS,
     {0},
 };
 

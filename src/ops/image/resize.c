@@ -1,7 +1,7 @@
 /* resize: an image to a fixed size. */
 #include <stdlib.h>
 
-#include "ops/image/image_role.h"
+#include "ops/image/image_annotations.h"
 
 static int resize_geometry(const struct cw_op *op, const struct cw_block *b CW_UNUSED, size_t row CW_UNUSED,
                            int64_t h, int64_t w, struct cw_image_geometry *ret, struct cw_error *err)
@@ -27,8 +27,9 @@ static int resize_prepare(struct cw_op *op, struct cw_error *err)
 static const struct cw_image_role role = {
     .step = CW_IMAGE_REGION, .resizes = true, .prepare = resize_prepare, .geometry = resize_geometry};
 
-static const struct cw_attr_def attrs[] = {
-    CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATTR_SIZE, CW_IMAGE_ATTR_INTERP, CW_IMAGE_ATTR_ANTIALIAS, {0}};
+static const struct cw_attr_def attrs[] = {CW_IMAGE_ATTR_COMPONENT,    CW_IMAGE_ATTR_SIZE,
+                                           CW_IMAGE_ATTR_INTERP,       CW_IMAGE_ATTR_ANTIALIAS,
+                                           CW_IMAGE_ATTRS_ANNOTATIONS, {0}};
 
 const struct cw_op_desc cw_op_resize = {
     .name = "resize",

@@ -44,6 +44,7 @@ static const struct cw_attr_def attrs[] = {
      .doc = "true: the result is as large as the whole rotated image; false: the size of the image"},
     CW_WARP_ATTR_CENTER,
     CW_WARP_ATTR_FILL,
+    CW_IMAGE_ATTRS_ANNOTATIONS,
     {0},
 };
 

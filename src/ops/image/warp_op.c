@@ -53,6 +53,43 @@ int cw_warp_attr_range(const struct cw_op *op, const char *name, double ret[2], 
     return ret[0] <= ret[1] ? 0 : cw_attr_error(op, name, err, "[low, high] with low <= high");
 }
 
+/* ---- annotations ---- */
+
+static int warp_op_mask(const struct cw_image_move *move, uint8_t *dst, const uint8_t *src,
+                        struct cw_arena *arena, struct cw_error *err)
+{
+    struct cw_warp p = *(const struct cw_warp *)move->how;
+    (void)arena;
+    (void)err;
+    p.dtype = CW_UINT8;
+    p.interp = CW_NEAREST;
+    p.channels = 1;
+    p.fill = &(uint8_t){0};
+    cw_warp_image(&p, dst, src);
+    return 0;
+}
+
+/* The map of a warp says where a place of the result comes from. Places of annotations move the other way, by
+ * the inverse: the adjugate matrix, because a common factor makes no difference. */
+static int warp_op_annotations(const struct cw_op *op, struct cw_block *b, size_t row,
+                               const struct cw_warp *p, struct cw_error *err)
+{
+    const double *m = p->m, m6 = p->perspective ? m[6] : 0, m7 = p->perspective ? m[7] : 0;
+    struct cw_image_move move = {.h = p->h,
+                                 .w = p->w,
+                                 .out_h = p->out_h,
+                                 .out_w = p->out_w,
+                                 .m = {m[4] - m[5] * m7, m[2] * m7 - m[1], m[1] * m[5] - m[2] * m[4],
+                                       m[5] * m6 - m[3], m[0] - m[2] * m6, m[2] * m[3] - m[0] * m[5],
+                                       m[3] * m7 - m[4] * m6, m[1] * m6 - m[0] * m7,
+                                       m[0] * m[4] - m[1] * m[3]},
+                                 .mask = warp_op_mask,
+                                 .how = p};
+    return cw_annotations_move(op, b, row, &move, err);
+}
+
+/* ---- run ---- */
+
 static int warp_op_one(const struct cw_op *op, struct cw_block *b, size_t row, const struct cw_image_in *in,
                        struct cw_error *err)
 {
@@ -63,11 +100,17 @@ static int warp_op_one(const struct cw_op *op, struct cw_block *b, size_t row, c
                         .h = in->h,
                         .w = in->w,
                         .out_h = in->h,
-                        .out_w = in->w,
-                        .fill = cw_image_fill_pixel(&s->fill, op, b, in, err)};
+                        .out_w = in->w};
+    bool moved = s->map(op, b, row, &p);
+    int r = cw_annotations_live(op) && moved ? warp_op_annotations(op, b, row, &p, err)
+            : cw_annotations_live(op)        ? cw_annotations_copy(op, b, row, in->h, in->w, err)
+                                             : 0;
+    if (r < 0 || !op->out[0].live)
+        return r;
+    p.fill = cw_image_fill_pixel(&s->fill, op, b, in, err);
     if (!p.fill)
         return err->status;
-    if (!s->map(op, b, row, &p))
+    if (!moved)
         return cw_image_each_copy(op, b, row, in, err);
     void *dst = cw_image_each_out(op, b, row, in, p.out_h, p.out_w, err);
     if (!dst)

@@ -4,6 +4,7 @@
  * map.
  */
 #pragma once
+#include "ops/image/image_annotations.h"
 #include "ops/image/image_each.h"
 #include "ops/image/warp.h"
 
