@@ -2,10 +2,11 @@
 """Makes seed corpora for the fuzzers, except those that tests/make_data.py makes, and a dictionary of the pipeline
 language.
 
-usage: make_seeds.py DIR CACHEW      makes DIR/cache, DIR/csv, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline,
-DIR/state, DIR/workload and DIR/pipeline.dict
+usage: make_seeds.py DIR CACHEW      makes DIR/arrow, DIR/cache, DIR/csv, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/parquet,
+DIR/pipeline, DIR/state, DIR/workload and DIR/pipeline.dict
 """
 
+import importlib.util
 import io
 import json
 import re
@@ -77,6 +78,38 @@ def tables():
         ("open", b'\x06a;b\n1;"2\n3;4\n'),
     ):
         yield name, text
+
+
+def columns():
+    """Small Arrow and Parquet files, if pyarrow is there."""
+    if not importlib.util.find_spec("pyarrow"):
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table(
+        {
+            "i": [1, None, 3],
+            "s": ["a", "bc", None],
+            "d": pa.array(["x", "y", "x"]).dictionary_encode(),
+            "v": pa.array(["a string that is long", "b", "c"], pa.string_view()),
+            "l": [[1], [], [2, None]],
+            "f": pa.array([[True, False]] * 3, pa.list_(pa.bool_(), 2)),
+            "t": [{"x": 1}, None, {"x": 2}],
+        }
+    )
+    for name, make in (("file", pa.ipc.new_file), ("stream", pa.ipc.new_stream)):
+        for compression in (None, "lz4", "zstd"):
+            for k, part in enumerate((table, table.select(["i", "s"]), table.select(["d", "v"]))):
+                out = io.BytesIO()
+                options = pa.ipc.IpcWriteOptions(compression=compression)
+                with make(out, part.schema, options=options) as writer:
+                    writer.write_table(part, max_chunksize=2)
+                yield "arrow", f"{name}-{compression}-{k}", out.getvalue()
+    for compression in ("none", "snappy", "zstd", "gzip"):
+        out = io.BytesIO()
+        pq.write_table(table.drop_columns(["v"]), out, compression=compression)
+        yield "parquet", compression, out.getvalue()
 
 
 def answers():
@@ -203,6 +236,8 @@ def main():
         put(out / "host" / name, data)
     for name, data in tables():
         put(out / "csv" / name, data)
+    for kind, name, data in columns():
+        put(out / kind / name, data)
     for i, text in enumerate(EXPRESSIONS):
         for use in range(3):
             put(out / "expr" / f"{i}-{use}", bytes([use]) + text.encode())

@@ -20,7 +20,7 @@ EVERYWHERE = """gcc libc6-dev bash make meson ninja-build pkg-config python3 lib
     libxxhash-dev zlib1g-dev libjpeg-dev libwebp-dev libuv1-dev libprotobuf-c-dev
     protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev
     liblzma-dev libbz2-dev libsndfile1-dev libsoxr-dev libkissfft-dev
-    libcurl4-openssl-dev libexpat1-dev mate-backgrounds
+    liblz4-dev libcurl4-openssl-dev libexpat1-dev mate-backgrounds
     ukui-wallpapers libcmocka-dev clang python3-venv ca-certificates openssl strace iproute2
     nftables llvm g++ groff-base python3-dev gcovr libpng-dev""".split()
 
@@ -307,7 +307,9 @@ def test_no_install(tmp_path, release):
     done = machine.deps("--no-install", "build", "coverage")
     assert done.returncode == 1 and done.stdout == ""
     optional, why, line = done.stderr.splitlines()
-    assert optional.startswith("deps: optional and missing: audio files (libsndfile), ")
+    assert optional.startswith(
+        "deps: optional and missing: LZ4 in Arrow and Parquet files, audio files (libsndfile), "
+    )
     assert "files of servers (expat), files of servers (libcurl 7.74)" in optional
     assert (
         why == "deps: packages are missing, and --no-install forbids to install them. Install them as root:"

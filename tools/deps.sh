@@ -42,6 +42,7 @@ build|bzip2|header bzlib.h|libbz2-dev
 build?|audio files (libsndfile)|library sndfile 1.0.28|libsndfile1-dev
 build?|sample rates of audio (libsoxr)|library soxr 0.1.3|libsoxr-dev
 build?|spectrograms of audio (kissfft)|library kissfft-float 131|libkissfft-dev
+build?|LZ4 in Arrow and Parquet files|library liblz4 1.9|liblz4-dev
 build?|files of servers (libcurl 7.74)|library libcurl 7.74|libcurl4-openssl-dev
 build?|files of servers (expat)|library expat 2.2|libexpat1-dev
 demo|12 photographs below /usr/share/backgrounds|photographs 12|mate-backgrounds

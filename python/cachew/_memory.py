@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,16 +69,26 @@ class InMemory:
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 
     @classmethod
-    def arrow(cls, source: Any) -> Self:
-        """The rows of an object with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, or Parquet
-        files through these libraries. Only columns of bools and dictionaries are copied. A stream that can be
-        read only once, such as a RecordBatchReader, is read to its end now, into memory. If it does not fit
-        into memory, use `iterable` with a function that yields rows, or a source of files.
+    def arrow(
+        cls, files: Any, *, columns: Sequence[str] = (), nulls: Mapping[str, Any] | None = None
+    ) -> Self:
+        """files: names of Arrow files, or an object with `__arrow_c_stream__`, without the other arguments: a
+        pyarrow Table, a Polars DataFrame. Then the rows of the object are the elements. Only its columns of
+        bools and dictionaries are copied. A stream that can be read only once, such as a RecordBatchReader,
+        is read to its end now, into memory. If it does not fit into memory, use `iterable` with a function
+        that yields rows, or a source of files.
 
-        Columns can have integers, floats, bools, strings, binary, fixed-size lists (which give a shape) and
-        lists of numbers (the first dimension varies). A null is an error that names column and row.
+        Columns of an object can have integers, floats, bools, strings, binary, fixed-size lists (which give a
+        shape) and lists of numbers (the first dimension varies). A null is an error that names column and
+        row.
         """
-        return cls._make_function_source("arrays", {"data": _from_arrow(source)})
+        given = {k: v for k, v in (("columns", columns), ("nulls", nulls)) if v}
+        paths = [files] if isinstance(files, (str, os.PathLike)) else files
+        if isinstance(paths, (list, tuple)) and all(isinstance(p, (str, os.PathLike)) for p in paths):
+            return cls._make_function_source("arrow", {"files": files, **given})
+        if given:
+            raise TypeError(f"arrow(): {', '.join(given)}: expected names of files, which have this argument")
+        return cls._make_function_source("arrays", {"data": _from_arrow(files)})
 
     @classmethod
     def huggingface(cls, dataset: Any) -> Self:
@@ -192,8 +203,8 @@ def _strings(values: Iterable[Any]) -> tuple[str, tuple[int, ...], Any, Any, int
 def _from_arrow(source: Any) -> Data:
     if not hasattr(source, "__arrow_c_stream__"):
         raise TypeError(
-            f"arrow() takes an object with __arrow_c_stream__, such as a pyarrow Table or a "
-            f"Polars DataFrame, not a {type(source).__name__}"
+            f"arrow() takes names of files, or an object with __arrow_c_stream__, such as a pyarrow Table or "
+            f"a Polars DataFrame, not a {type(source).__name__}"
         )
     return Data.of(_core.arrow(source.__arrow_c_stream__(), None), ("arrow", source))
 

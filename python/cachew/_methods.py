@@ -103,4 +103,5 @@ read_table()
 for _name in ("map", "flat_map", "map_batches", "iterable"):
     document(_name, _name)
 document("filter", "filter", "filter_function")
-document("arrays", "arrays")
+for _name in ("arrays", "arrow"):
+    document(_name, _name)

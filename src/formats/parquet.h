@@ -5,7 +5,7 @@
  */
 #pragma once
 #include "base/error.h"
-#include "data/type.h"
+#include "formats/columns.h"
 
 struct cw_file;
 
@@ -55,23 +55,18 @@ struct cw_parquet_file {
 int cw_parquet_open(struct cw_file *file, struct cw_parquet_file *ret, struct cw_error *err) _must_check_;
 void cw_parquet_close(struct cw_parquet_file *f);
 
-struct cw_parquet_slice {
-    const uint8_t *data;
-    size_t size;
-};
-
 struct cw_parquet_blob;
 
 /* The values of a column chunk. */
 struct cw_parquet_values {
     uint64_t n_rows, n_elements;
-    size_t item;                     /* bytes of a number */
-    uint8_t *numbers;                /* of each row; of a list: the elements of all rows. bytes: NULL */
-    struct cw_parquet_slice *slices; /* bytes and lists: the value of each row */
-    uint8_t *valid;                  /* by row: 0 where it is null; NULL: no row is null */
-    uint8_t *element_valid;          /* by element of a list: 0 where it is null; NULL: no element is null */
-    struct cw_parquet_blob *blobs;   /* memory that slices point into */
-    size_t bytes;                    /* memory of all this */
+    size_t item;                   /* bytes of a number */
+    uint8_t *numbers;              /* of each row; of a list: the elements of all rows. bytes: NULL */
+    struct cw_slice *slices;       /* bytes and lists: the value of each row */
+    uint8_t *valid;                /* by row: 0 where it is null; NULL: no row is null */
+    uint8_t *element_valid;        /* by element of a list: 0 where it is null; NULL: no element is null */
+    struct cw_parquet_blob *blobs; /* memory that slices point into */
+    size_t bytes;                  /* memory of all this */
 };
 
 /* Bytes behind the data of a chunk that cw_parquet_decode may read. */

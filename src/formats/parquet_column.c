@@ -27,11 +27,11 @@ struct decoder {
     const struct cw_parquet_column *c;
     const struct cw_parquet_chunk *k;
     struct cw_parquet_values *v;
-    uint8_t **data;                 /* of the chunk */
-    bool keeps;                     /* a slice points into the chunk's data */
-    size_t raw;                     /* bytes of a number as stored */
-    const uint8_t *dictionary;      /* numbers of v->item bytes */
-    struct cw_parquet_slice *words; /* the dictionary of a column of bytes */
+    uint8_t **data;            /* of the chunk */
+    bool keeps;                /* a slice points into the chunk's data */
+    size_t raw;                /* bytes of a number as stored */
+    const uint8_t *dictionary; /* numbers of v->item bytes */
+    struct cw_slice *words;    /* the dictionary of a column of bytes */
     size_t n_dictionary;
     uint64_t at, rows; /* elements and rows so far */
     char *why;
@@ -190,7 +190,7 @@ static bool decode_dictionary(struct decoder *d, const uint8_t *p, const uint8_t
 }
 
 static bool decode_plain_strings(const struct cw_parquet_column *c, const uint8_t *p, const uint8_t *end,
-                                 struct cw_parquet_slice *out, size_t n)
+                                 struct cw_slice *out, size_t n)
 {
     uint32_t size = c->width;
     for (size_t i = 0; i < n; i++) {
@@ -202,7 +202,7 @@ static bool decode_plain_strings(const struct cw_parquet_column *c, const uint8_
         }
         if (size > (uint64_t)(end - p))
             return false;
-        out[i] = (struct cw_parquet_slice){p, size};
+        out[i] = (struct cw_slice){p, size};
         p += size;
     }
     return true;
@@ -227,7 +227,7 @@ static int decode_delta_strings(struct decoder *d, const uint8_t *p, const uint8
                                 bool prefixes)
 {
     _cleanup_free_ int64_t *prefix = NULL, *length = NULL;
-    struct cw_parquet_slice *out = d->v->slices + d->at;
+    struct cw_slice *out = d->v->slices + d->at;
     int r = prefixes ? decode_delta_lengths(d, &p, end, n, &prefix) : 0;
     if (r == 0)
         r = decode_delta_lengths(d, &p, end, n, &length);
@@ -239,7 +239,7 @@ static int decode_delta_strings(struct decoder *d, const uint8_t *p, const uint8
         if (length[i] > end - at || (prefix && (uint64_t)prefix[i] > before))
             return damaged(d, "a string has a wrong length");
         before = (uint64_t)length[i] + (prefix ? (uint64_t)prefix[i] : 0);
-        out[i] = (struct cw_parquet_slice){at, (size_t)before};
+        out[i] = (struct cw_slice){at, (size_t)before};
         at += length[i];
         total += before;
     }
@@ -341,7 +341,7 @@ static int decode_dictionary_page(struct decoder *d, const struct cw_parquet_pag
     if (!values)
         return CW_E_MEMORY;
     if (d->c->type.dtype == CW_BYTES) {
-        d->words = (struct cw_parquet_slice *)(void *)values;
+        d->words = (struct cw_slice *)(void *)values;
         return decode_plain_strings(d->c, bytes, end, d->words, n) ? 0
                                                                    : damaged(d, "its dictionary is damaged");
     }
@@ -388,7 +388,7 @@ static void decode_spread(struct decoder *d, const uint8_t *valid, size_t total,
         bool there = valid[to - 1];
         from -= there;
         if (!v->numbers)
-            v->slices[place] = there ? v->slices[d->at + from] : (struct cw_parquet_slice){0};
+            v->slices[place] = there ? v->slices[d->at + from] : (struct cw_slice){0};
         else if (!there)
             memset(v->numbers + place * item, 0, item);
         else if (from != to - 1)
@@ -417,7 +417,7 @@ static int64_t decode_list_levels(struct decoder *d, const uint8_t *def, const u
         if (rep[i] == 0) {
             if (d->rows == v->n_rows)
                 return damaged(d, "it has more rows than its row group");
-            v->slices[d->rows++] = (struct cw_parquet_slice){0};
+            v->slices[d->rows++] = (struct cw_slice){0};
             if (def[i] + 1 < d->c->list_def) {
                 if (!decode_mask(d, &v->valid, v->n_rows))
                     return CW_E_MEMORY;
@@ -571,7 +571,7 @@ size_t cw_parquet_decode_bytes(const struct cw_parquet_column *c, const struct c
     size_t item = c->type.dtype == CW_BYTES ? 0 : cw_dtype_size(c->type.dtype);
     /* values, a mask, pages (of strings: all; else one at a time, with scratch), slices of rows */
     double bytes = (double)k->n_values * (double)(item + 3) + (double)k->unpacked * 1.25 +
-                   (slices ? (double)n_rows * sizeof(struct cw_parquet_slice) : 0) + 65536;
+                   (slices ? (double)n_rows * sizeof(struct cw_slice) : 0) + 65536;
     return bytes > (double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)bytes;
 }
 

@@ -200,3 +200,16 @@ bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v,
             memcpy(v[i].iov_base, from, v[i].iov_len);
     return from;
 }
+
+const uint8_t *cw_mapped_bytes(const struct cw_mapped *m)
+{
+    uintptr_t from = atomic_load(&m->from);
+    if (from <= CLAIMED || !mapped_is_guarded() || cw_mapped_failed(m))
+        return NULL;
+    return (const uint8_t *)from; /* NOLINT(performance-no-int-to-ptr): it is one */
+}
+
+bool cw_mapped_failed(const struct cw_mapped *m)
+{
+    return atomic_load(&m->failed);
+}

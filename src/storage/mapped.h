@@ -28,3 +28,8 @@ bool cw_mapped_resident(struct cw_mapped *m, uint64_t offset, size_t length);
  * all other copies from this file that are in progress. The thread must not block SIGBUS.
  */
 bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length);
+/* The bytes of the file, for reading; they may become zeros at any time, as in cw_mapped_copy. NULL: the
+ * mapping can't be used any more. */
+const uint8_t *cw_mapped_bytes(const struct cw_mapped *m);
+/* Returns whether bytes may have become zeros. What was read before a call that returns false is sound. */
+bool cw_mapped_failed(const struct cw_mapped *m);

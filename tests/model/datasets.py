@@ -183,16 +183,14 @@ def write_csvs(rng: random.Random, directory: Path, compression: str, damaged: b
         (directory / f"part-{k}.csv").write_bytes(compress(mark + data.encode(), compression))
 
 
-PARQUET_COLUMNS = ["label", "wide", "score", "half", "ok", "text", "tokens"]
+TABLE_COLUMNS = ["label", "wide", "score", "half", "ok", "text", "tokens"]
 
 
-def write_parquets(rng: random.Random, directory: Path) -> None:
-    """part-K.parquet files; score, text and tokens have nulls."""
+def random_tables(rng: random.Random) -> list:
+    """Tables of which score, text and tokens have nulls."""
     import pyarrow as pa  # takes a while, and few pipelines need it
-    import pyarrow.parquet as pq
 
-    directory.mkdir(parents=True)
-    number = 0
+    tables, number = [], 0
     for k in range(rng.randint(1, 3)):
         n = rng.choice([0, 1, 30, 200, 1100]) if k else rng.choice([3, 40, 1100])
         tokens = [
@@ -211,8 +209,18 @@ def write_parquets(rng: random.Random, directory: Path) -> None:
             "tokens": pa.array([None if rng.random() < 0.1 else t for t in tokens], pa.list_(pa.int32())),
         }
         number += n
+        tables.append(pa.table(columns))
+    return tables
+
+
+def write_parquets(rng: random.Random, directory: Path) -> None:
+    """part-K.parquet files."""
+    import pyarrow.parquet as pq
+
+    directory.mkdir(parents=True)
+    for k, table in enumerate(random_tables(rng)):
         pq.write_table(
-            pa.table(columns),
+            table,
             directory / f"part-{k}.parquet",
             compression=rng.choice(["none", "snappy", "gzip", "zstd"]),
             use_dictionary=rng.random() < 0.5,
@@ -220,6 +228,25 @@ def write_parquets(rng: random.Random, directory: Path) -> None:
             data_page_size=rng.choice([100, 100000]),
             data_page_version=rng.choice(["1.0", "2.0"]),
         )
+
+
+def write_arrows(rng: random.Random, directory: Path) -> None:
+    """part-K.arrow files, IPC files or streams, or part-K.zstd.arrow."""
+    import pyarrow as pa
+
+    directory.mkdir(parents=True)
+    compression = rng.choice([None, None, "zstd"])
+    for k, table in enumerate(random_tables(rng)):
+        if rng.random() < 0.3:
+            column = table.schema.get_field_index("text")
+            table = table.set_column(column, "text", table["text"].dictionary_encode())
+        make = rng.choice([pa.ipc.new_file, pa.ipc.new_stream])
+        chosen = rng.choice([None, compression])
+        options = pa.ipc.IpcWriteOptions(compression=chosen)
+        with make(
+            directory / f"part-{k}{'.zstd' if chosen else ''}.arrow", table.schema, options=options
+        ) as writer:
+            writer.write_table(table, max_chunksize=rng.choice([7, 100, 100000]))
 
 
 JSON_DAMAGE = ("syntax", "empty", "range", "fraction", "kind", "missing", "null", "shape", "list")

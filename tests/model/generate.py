@@ -221,7 +221,8 @@ class Generator:
     def kind(self) -> str:
         """The case's seed chooses what stands for jsonl, without a draw: older seeds stay what they were."""
         drawn = self.rng.choice(SOURCES)
-        kinds = ("jsonl", "csv", "parquet" if importlib.util.find_spec("pyarrow") else "jsonl")
+        columns = "arrow" if self.case.seed % 2 else "parquet"
+        kinds = ("jsonl", "csv", columns if importlib.util.find_spec("pyarrow") else "jsonl")
         return kinds[self.case.seed % 3] if drawn == "jsonl" else drawn
 
     def join(self, inputs: list[list[dict]]) -> dict:
@@ -309,8 +310,8 @@ class Generator:
             return self.lines(kind, name)
         if kind == "csv":
             return self.csv(name)
-        if kind == "parquet":
-            return self.parquet(name)
+        if kind in ("parquet", "arrow"):
+            return self.columns(kind, name)
         if kind == "tar":
             return self.tar(name)
         if kind == "image_folder":
@@ -413,12 +414,12 @@ class Generator:
             given["max_line"] = rng.randint(40, 200)
         return [{"op": "csv", **given}]
 
-    def parquet(self, name: str) -> list[dict]:
+    def columns(self, kind: str, name: str) -> list[dict]:
         rng = self.rng
-        if "parquet_given" not in self.__dict__:
-            columns = ["id", *[column for column in datasets.PARQUET_COLUMNS if rng.random() < 0.7]]
-            self.parquet_given = {"columns": columns} if rng.random() < 0.6 else {}
-            names = self.parquet_given.get("columns", ["id", *datasets.PARQUET_COLUMNS])
+        if "columns_given" not in self.__dict__:
+            columns = ["id", *[column for column in datasets.TABLE_COLUMNS if rng.random() < 0.7]]
+            self.columns_given = {"columns": columns} if rng.random() < 0.6 else {}
+            names = self.columns_given.get("columns", ["id", *datasets.TABLE_COLUMNS])
             # what `nulls` does not name fails where it is null
             defaults = {
                 "score": rng.choice([-1, 0.5, "NaN"]),
@@ -430,9 +431,10 @@ class Generator:
                 for k, v in defaults.items()
                 if k in names and not (self.case.damaged and rng.random() < 0.3)
             }
-            self.parquet_given["nulls"] = given
-        datasets.write_parquets(rng, self.case.directory / name)
-        return [{"op": "parquet", "files": f"{name}/part-*", **self.parquet_given}]
+            self.columns_given["nulls"] = given
+        make = datasets.write_arrows if kind == "arrow" else datasets.write_parquets
+        make(rng, self.case.directory / name)
+        return [{"op": kind, "files": f"{name}/part-*", **self.columns_given}]
 
     def tar(self, name: str) -> list[dict]:
         rng = self.rng

@@ -42,6 +42,7 @@ DEFAULTS: dict[str, dict] = {
         "delimiter": ",",
     },
     "parquet": {"columns": [], "nulls": {}},
+    "arrow": {"columns": [], "nulls": {}},
     "tar": {"compression": "auto"},
     "range": {"start": 0, "step": 1},
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},

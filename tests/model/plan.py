@@ -45,6 +45,7 @@ SOURCES = {
     "jsonl": lines.JsonLines,
     "csv": tables.Csv,
     "parquet": tables.Parquet,
+    "arrow": tables.Arrow,
     "tar": tar.Tar,
     "range": sources.Range,
     "synthetic": sources.Synthetic,

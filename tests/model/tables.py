@@ -1,6 +1,7 @@
-"""csv and parquet: rows of named columns."""
+"""csv, parquet and arrow: rows of named columns."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -271,3 +272,41 @@ class Parquet(Source):
         if type_.dtype in FLOATS:
             return float_value(type_.dtype, np.float64("nan" if found == "NaN" else found))
         return array(type_.dtype, found)
+
+
+class Arrow(Parquet):
+    """Read by pyarrow; a chunk is a record batch."""
+
+    random_access = True
+
+    def add_file(self, relative: str, path: Path) -> None:
+        import pyarrow as pa
+
+        content = path.read_bytes()
+        edge = 64 << 10
+        ends = content if len(content) < 2 * edge else content[:edge] + content[-edge:]
+        key = philox.hash64(
+            relative.encode(), b"\0", philox.le64(len(content)), philox.le64(philox.hash64(ends))
+        )
+        file = content.startswith(b"ARROW1")
+        reader = pa.ipc.open_file(content) if file else pa.ipc.open_stream(content)
+        batches = [reader.get_batch(k) for k in range(reader.num_record_batches)] if file else [*reader]
+        names = self.attrs["columns"] or reader.schema.names
+        if not self.types:
+            self.types = {name: self.type(self.values(reader.schema.field(name))) for name in names}
+        if set(self.attrs["nulls"]) - set(names):
+            raise PlanError("nulls")
+        row = 0
+        for batch in batches:
+            # what is stored may be compressed; the windows of a shuffle hold all rows here in any case
+            self.bytes += batch.nbytes
+            rows = batch.select(names).to_pylist()
+            self.records += [Record(key, row + i, 0, values) for i, values in enumerate(rows)]
+            row += len(rows)
+            if rows:
+                self.chunk_lengths.append(len(rows))
+                self.random_access &= not path.name.endswith(".zstd.arrow")
+
+    def values(self, field: Any) -> str:
+        """The name of a field's type; of a dictionary, that of its values."""
+        return str(getattr(field.type, "value_type", None) if "dictionary" in str(field.type) else field.type)

@@ -146,7 +146,9 @@ static int table_read_null(const struct cw_op *op, struct cw_table_column *c, co
         c->n_default = c->default_is_list ? json_array_size(v) : 1;
         if (!(c->def = calloc(c->n_default + 1, item)))
             return cw_error_nomem(err, c->n_default * item, "a default");
-        good = !c->default_is_list || c->type.ndim == 1;
+        good = !c->default_is_list ||
+               (cw_type_fixed(&c->type) ? c->n_default == cw_type_bytes(&c->type) / item && c->type.ndim > 0
+                                        : c->type.ndim == 1);
         for (size_t i = 0; good && i < c->n_default; i++)
             good = table_put_number(c->default_is_list ? json_array_get(v, i) : v, c->type.dtype,
                                     (uint8_t *)c->def + i * item);
