@@ -719,9 +719,9 @@ class Operators:
         padding). `positions` counts the tokens of each segment from 0. Other components are dropped.
         The elements of the epoch, counted before any filter, are divided into windows of `window`
         consecutive elements. The rows of a window depend only on its own elements, so any worker can
-        compute them. A larger window leaves less padding and takes more memory. The pipeline must have
-        exactly one source, which must not be an `iterable`. `shuffle` and `repeat` must come before
-        `pack`.
+        compute them. A larger window leaves less padding and takes more memory. The pipeline's sources
+        may be joined by `concat` or `mix`, if none of them is an `iterable` or has `flat_map`,
+        `window` or `enumerate` before that. `shuffle` and `repeat` must come before `pack`.
 
         component: sequences of tokens: integers, one dimension (the name of a component)
         length: tokens per row (an integer, from 1 to 16777216)

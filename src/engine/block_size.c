@@ -81,6 +81,8 @@ int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err)
             r->block_sizes[2 * i].together = cw_concurrency_begin(
                 (unsigned)CW_MIN(most, TOGETHER_FIRST), "few elements, until the time of a call is known");
         r->block_sizes[2 * i + 1] = (struct block_size){.aim_ns = BLOCK_NS, .most = CW_MAX(most, HITS_LEAST)};
+        if (r->compiled->programs[0].n_branch) /* joint blocks count as blocks of the first program */
+            r->block_sizes[0].most = CW_MIN(r->block_sizes[0].most, most);
     }
     return 0;
 }

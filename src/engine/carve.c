@@ -8,6 +8,10 @@
 #define BLOCKS_PER_THREAD 4
 /* The part of the budget for source bytes of blocks that are being read, or wait for a read. */
 #define READ_SHARE(memory) ((memory) / 8)
+/* Blocks have rows of several sources (are joint) where fewer neighbouring positions than this are of one
+ * source on average, among so many positions: otherwise blocks would have few rows. */
+#define JOINT_RUN 8
+#define JOINT_LOOK 64
 /* Pieces planned at a time: the piece that blocks are carved from, and the next one. */
 #define PIECES_PLANNED 2
 
@@ -107,8 +111,18 @@ void cw_carve_record(struct cw_runner *r)
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* Returns how many rows from position `at` of a piece make block b. The rows are of one source, and of one
- * pass where limits count passes, and take about the time that a block should take. */
+/* Returns whether the rows of a block should be of several sources, because the sources of the n positions
+ * refs[] alternate. */
+static bool carve_joins(const struct cw_runner *r, const struct cw_ref *refs, uint64_t n)
+{
+    uint64_t looked = CW_MIN(n, JOINT_LOOK), changes = 0;
+    for (uint64_t i = 1; r->env.joint && i < looked; i++)
+        changes += refs[i].leaf != refs[i - 1].leaf;
+    return changes * JOINT_RUN > looked;
+}
+
+/* Returns how many rows from position `at` of a piece make block b. They are of one source, unless sources
+ * alternate, and of one pass where limits count passes, and take about the time that a block should take. */
 static uint64_t carve_rows(const struct cw_runner *r, const struct block *b, const struct piece *p,
                            uint64_t at)
 {
@@ -116,12 +130,13 @@ static uint64_t carve_rows(const struct cw_runner *r, const struct block *b, con
     bool uncached = b->exec.cache.use == CW_CACHE_USE_NONE;
     const uint8_t *kept = b->variant == p->variant || uncached ? p->kept : NULL;
     bool hit = kept && kept[at] && !uncached;
-    uint64_t most = CW_MIN(cw_block_size(r, first->leaf, hit), p->plan.n - at), n = 1;
+    bool joins = carve_joins(r, first, p->plan.n - at);
+    uint64_t most = CW_MIN(cw_block_size(r, joins ? 0 : first->leaf, hit), p->plan.n - at), n = 1;
     while (kept && n < most && kept[at + n] == kept[at])
         n++;
     most = kept ? n : most;
     most = r->memory.low_rows ? CW_MIN(most, r->memory.low_rows) : most;
-    if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
+    if (joins || (r->compiled->n_programs == 1 && !r->compiled->n_limits))
         return most;
     n = 1;
     while (n < most && first[n].leaf == first->leaf &&
@@ -202,9 +217,9 @@ static void carve_fill(const struct cw_runner *r, struct block *b, struct piece 
     x->cancelled = cw_range_stopped;
     x->cancel_arg = b->range;
     x->plan = &p->plan;
-    x->program = &r->compiled->programs[p->plan.refs[p->carved].leaf];
     x->at = p->carved;
     x->block.n = x->n_refs = n;
+    cw_exec_set_program(x);
     b->piece = p;
     b->seq = b->range->next_seq++;
     b->point = b->n_passed = r->compiled->counted ? r->env.n_points : 0;

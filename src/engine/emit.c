@@ -22,14 +22,17 @@ static bool emit_needs_care(const struct cw_block *c, const struct segment *s, c
     return all != CW_ROW_OK;
 }
 
+/* Returns the planned record of row i of a segment, which is row idx[i] of the block (idx NULL: row i). */
+static const struct cw_ref *emit_ref(const struct block *b, const uint32_t *idx, size_t i)
+{
+    return cw_exec_ref(&b->exec, idx ? idx[i] : i);
+}
+
 /* Writes the record ids of a segment's rows into the batch. */
 static int emit_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx,
                     struct cw_error *err)
 {
-    const struct cw_source *source = r->sequence->sources[b->exec.program->leaf];
-    const struct cw_ref *refs = b->piece->plan.refs + b->exec.at;
-    const uint32_t *origin = b->exec.block.origin, *element = b->exec.element;
-    const uint16_t leaf = (uint16_t)b->exec.program->leaf;
+    const uint32_t *element = b->exec.element;
     struct cw_record_id *ids = s->assembly->ids + s->slot0;
     struct cw_arena_mark mark = cw_arena_mark(&b->exec.arena);
     const uint64_t *rows = b->exec.block.rows;
@@ -41,12 +44,18 @@ static int emit_ids(struct cw_runner *r, struct block *b, const struct segment *
             picked[i] = rows[idx[i]];
         rows = picked;
     }
-    source->ops->ids(source, rows, s->n, ids);
+    for (size_t begin = 0, end; begin < s->n; begin = end) {
+        unsigned leaf = emit_ref(b, idx, begin)->leaf;
+        const struct cw_source *source = r->sequence->sources[leaf];
+        for (end = begin + 1; end < s->n && emit_ref(b, idx, end)->leaf == leaf;)
+            end++;
+        source->ops->ids(source, rows + begin, end - begin, ids + begin);
+    }
     for (size_t i = 0; i < s->n; i++) {
-        size_t row = idx ? idx[i] : i;
-        ids[i].pass = refs[origin ? origin[row] : row].pass;
-        ids[i].element = element ? element[row] : 0;
-        ids[i].leaf = leaf;
+        const struct cw_ref *ref = emit_ref(b, idx, i);
+        ids[i].pass = ref->pass;
+        ids[i].element = element ? element[idx ? idx[i] : i] : 0;
+        ids[i].leaf = (uint16_t)ref->leaf;
         ids[i].flags = 0;
     }
     cw_arena_release(&b->exec.arena, mark);

@@ -72,17 +72,16 @@ static uint64_t trial_unit(const struct trial *t)
 static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct cw_error *err)
 {
     const struct cw_exec_env *env = &t->r->env;
-    const unsigned leaf = t->plan.refs[at].leaf;
     struct cw_exec x = {.env = env,
                         .epoch = &t->epoch,
                         .cancelled = cw_sched_stopped,
                         .cancel_arg = t->r,
                         .plan = &t->plan,
-                        .program = &env->compiled->programs[leaf],
-                        .variant = &env->uncached[leaf],
                         .at = at,
                         .n_refs = CW_MIN(trial_unit(t), t->plan.n - at)};
     x.block.n = x.n_refs;
+    cw_exec_set_program(&x);
+    x.variant = &env->uncached[x.program->leaf];
     cw_arena_init(&x.arena, &t->budget);
     x.arena.exact = true;
     size_t before = atomic_load(&t->budget.used);

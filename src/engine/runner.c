@@ -82,6 +82,9 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
                                  c->programs[i].ops[k]->desc->function;
     if (status >= 0)
         status = cw_cache_stats_new(r, err);
+    r->env.joint = status >= 0 && c->n_programs > 1 && !c->n_limits && r->cache.n == 1;
+    for (unsigned i = 0; r->env.joint && i < c->n_programs; i++) /* joint blocks run unfused */
+        r->env.joint = c->programs[i].n_branch && r->env.uncached[i].optimized->n_owned == 0;
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->memory.budget, err);
     if (status >= 0)

@@ -381,7 +381,7 @@ static struct segment *slots_segment_of(const struct block *b, size_t row, bool 
 static void slots_quarantine(struct cw_runner *r, const struct block *b, const struct cw_exec_fault *f,
                              struct cw_quarantined **list)
 {
-    const struct cw_source *source = r->sequence->sources[b->exec.program->leaf];
+    const struct cw_source *source = cw_exec_source(&b->exec, f->row);
     const char *path = source->ops->path ? source->ops->path(source, cw_exec_ref(&b->exec, f->row)->row)
                                          : NULL;
     struct cw_quarantined *q = calloc(1, sizeof(*q));

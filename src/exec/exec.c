@@ -21,6 +21,17 @@ void cw_exec_free_faults(struct cw_exec *x)
     }
 }
 
+void cw_exec_set_program(struct cw_exec *x)
+{
+    const struct cw_ref *refs = x->plan->refs + x->at;
+    x->joint = false;
+    for (size_t i = 1; i < x->n_refs; i++)
+        x->joint |= refs[i].leaf != refs[0].leaf;
+    x->program = &x->env->compiled->programs[x->joint ? 0 : refs[0].leaf];
+    if (x->joint)
+        x->variant = &x->env->uncached[0];
+}
+
 void cw_exec_reset(struct cw_exec *x)
 {
     cw_arena_reset(&x->arena, 0);
@@ -43,12 +54,20 @@ size_t cw_exec_scratch_keep(const struct cw_budget *b)
 void cw_exec_record_id(const struct cw_exec *x, size_t row, struct cw_record_id *ret)
 {
     const struct cw_ref *ref = cw_exec_ref(x, row);
-    const struct cw_source *source = cw_exec_source(x);
+    const struct cw_source *source = cw_exec_source(x, row);
     source->ops->ids(source, &ref->row, 1, ret);
     ret->pass = ref->pass;
-    ret->leaf = (uint16_t)x->program->leaf;
+    ret->leaf = (uint16_t)ref->leaf;
     ret->flags = 0;
     ret->element = x->element ? x->element[row] : 0;
+}
+
+/* Returns the element id of a row. */
+static uint64_t exec_eid(const struct cw_exec *x, size_t row)
+{
+    struct cw_record_id id;
+    cw_exec_record_id(x, row, &id);
+    return cw_element_id(&x->env->compiled->programs[id.leaf], &id);
 }
 
 /* Sets the rows of the source, and the element ids, of a block whose rows are those of its positions. */
@@ -64,25 +83,20 @@ static int exec_identify(struct cw_exec *x, struct cw_error *err)
     c->rows = rows;
     if (x->env->needs_eids) {
         uint64_t *eids = cw_arena_alloc(&x->arena, c->n * sizeof(*eids), err);
-        struct cw_record_id id;
         if (!eids)
             return err->status;
-        for (size_t i = 0; i < c->n; i++) {
-            cw_exec_record_id(x, i, &id);
-            eids[i] = cw_element_id(x->program, &id);
-        }
+        for (size_t i = 0; i < c->n; i++)
+            eids[i] = exec_eid(x, i);
         c->eids = eids;
     }
     return 0;
 }
 
-/* Sets up what all operators of the execution share. */
-static int exec_prepare(struct cw_exec *x, struct cw_error *err)
+/* Sets up what operators share: c has n rows, and program g runs on it. */
+static int exec_prepare_block(struct cw_exec *x, const struct cw_program *g, size_t n, struct cw_block *c,
+                              struct cw_error *err)
 {
-    const struct cw_program *g = x->program;
-    struct cw_block *c = &x->block;
-    size_t n = c->n;
-
+    c->n = n;
     c->arena = &x->arena;
     c->keys = x->epoch->keys;
     c->cancelled = x->cancelled;
@@ -95,7 +109,14 @@ static int exec_prepare(struct cw_exec *x, struct cw_error *err)
         return err->status;
     memset(c->status, 0, n);
     memset(c->columns, 0, g->n_values * sizeof(*c->columns));
-    return exec_identify(x, err);
+    return 0;
+}
+
+/* Sets up the block that all operators of the execution share. */
+static int exec_prepare(struct cw_exec *x, struct cw_error *err)
+{
+    int status = exec_prepare_block(x, x->program, x->block.n, &x->block, err);
+    return status < 0 ? status : exec_identify(x, err);
 }
 
 int cw_exec_set_slots(struct cw_exec *x, struct cw_block *c, const struct cw_exec_dest *d,
@@ -115,12 +136,12 @@ int cw_exec_set_slots(struct cw_exec *x, struct cw_block *c, const struct cw_exe
     return 0;
 }
 
-static int exec_run_op(const struct cw_exec *x, struct cw_counts *t, const struct cw_op *op,
-                       struct cw_block *c, struct cw_error *err)
+static int exec_run_op(const struct cw_exec *x, const struct cw_program *g, struct cw_counts *t,
+                       const struct cw_op *op, struct cw_block *c, struct cw_error *err)
 {
     struct cw_turn turn = cw_turn_begin(t, c);
     int status = op->desc->run(op, c, err);
-    cw_turn_end(t, x->program->leaf, x->plain, op, c, &turn);
+    cw_turn_end(t, g->leaf, x->plain, op, c, &turn);
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, op->desc->name);
     return status;
@@ -251,11 +272,8 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     c->rows = rows;
     c->raw = NULL; /* the bytes were those of the source's rows */
     c->columns = e->columns;
-    for (size_t i = 0; eids && i < e->n; i++) {
-        struct cw_record_id id;
-        cw_exec_record_id(x, i, &id);
-        eids[i] = cw_element_id(x->program, &id);
-    }
+    for (size_t i = 0; eids && i < e->n; i++)
+        eids[i] = exec_eid(x, i);
     c->eids = eids;
     return 0;
 }
@@ -264,6 +282,8 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
  * operators. */
 static unsigned exec_stage_begin(const struct cw_exec *x, unsigned stage)
 {
+    if (x->joint)
+        return CW_MAX(x->program->stage[stage], x->program->n_branch);
     return x->plain ? x->program->stage[stage] : x->variant->optimized->stage[stage];
 }
 
@@ -285,11 +305,12 @@ static void exec_drop_failed(const struct cw_exec *x, const struct cw_op *op, st
             c->status[k] = CW_ROW_DROPPED;
 }
 
-/* Runs operators begin .. end - 1, as cw_exec_run_stage. */
-static int exec_run_ops(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
-                        unsigned begin, unsigned end, struct cw_error *err)
+/* Runs operators begin .. end - 1 of program g, as cw_exec_run_stage. */
+static int exec_run_ops(struct cw_exec *x, const struct cw_program *g, struct cw_counts *t,
+                        struct cw_block *c, const uint32_t *map, unsigned begin, unsigned end,
+                        struct cw_error *err)
 {
-    struct cw_op *const *ops = x->plain ? x->program->ops : x->variant->optimized->ops;
+    struct cw_op *const *ops = x->plain || x->joint ? g->ops : x->variant->optimized->ops;
     const struct cw_op *cache_point = cw_cached_cache_point(x->variant->cached);
     for (unsigned i = begin; i < end; i++) {
         const struct cw_op *op = ops[i];
@@ -300,7 +321,7 @@ static int exec_run_ops(struct cw_exec *x, struct cw_counts *t, struct cw_block 
         if (op == cache_point)
             cw_cached_keep(x, c, map);
         if (op->desc->run && op->live)
-            status = exec_run_op(x, t, op, c, err);
+            status = exec_run_op(x, g, t, op, c, err);
         if (cache_point && op->position < cache_point->position)
             x->prefix_ns += t->ops[op->index].ns - before;
         if (status >= 0 && c->faults)
@@ -317,7 +338,134 @@ static int exec_run_ops(struct cw_exec *x, struct cw_counts *t, struct cw_block 
 int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
                       unsigned stage, struct cw_error *err)
 {
-    return exec_run_ops(x, t, c, map, exec_stage_begin(x, stage), exec_stage_begin(x, stage + 1), err);
+    return exec_run_ops(x, x->program, t, c, map, exec_stage_begin(x, stage), exec_stage_begin(x, stage + 1),
+                        err);
+}
+
+/* Runs the source of program g on c, whose row i is row map[i] of x (map NULL: row i). */
+static int exec_produce(struct cw_exec *x, const struct cw_program *g, struct cw_counts *t,
+                        struct cw_block *c, const uint32_t *map, struct cw_error *err)
+{
+    const struct cw_source *source = x->env->sequence->sources[g->leaf];
+    const struct cw_op *op = g->ops[0];
+    struct cw_turn turn = cw_turn_begin(t, c);
+    int status = source->ops->produce(source, op, c, err);
+    cw_turn_end(t, g->leaf, x->plain, op, c, &turn);
+    x->prefix_ns += cw_cost_now_ns() - turn.start_ns;
+    if (status >= 0 && c->expansion)
+        status = exec_expand(x, err);
+    if (status >= 0 && c->faults)
+        status = exec_take_faults(x, t, c, map, err);
+    if (status < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, op->desc->name);
+    return status;
+}
+
+/* ---- rows of several programs ---- */
+
+/* Sorts the rows of x by program: order[first[k]] .. order[first[k + 1] - 1] are the rows of program k. */
+static int exec_sort_rows(const struct cw_exec *x, uint32_t **ret_order, size_t **ret_first,
+                          struct cw_error *err)
+{
+    const struct cw_ref *refs = x->plan->refs + x->at;
+    struct cw_arena *arena = x->block.arena;
+    unsigned n_programs = x->env->compiled->n_programs;
+    size_t n = x->block.n, bytes = (n_programs + 2) * sizeof(size_t);
+    uint32_t *order = *ret_order = cw_arena_alloc(arena, n * sizeof(*order), err);
+    size_t *first = *ret_first = cw_arena_alloc(arena, bytes, err);
+    if (!order || !first)
+        return err->status;
+    memset(first, 0, bytes);
+    for (size_t i = 0; i < n; i++)
+        first[refs[i].leaf + 2]++;
+    for (unsigned k = 2; k < n_programs + 2; k++)
+        first[k] += first[k - 1];
+    for (size_t i = 0; i < n; i++) /* afterwards first[k + 1] is where the rows of program k end */
+        order[first[refs[i].leaf + 1]++] = (uint32_t)i;
+    return 0;
+}
+
+/* Makes *c the block of the n rows map[] of x, which are those of program g, and runs the branch on it. */
+static int exec_run_branch(struct cw_exec *x, const struct cw_program *g, struct cw_counts *t,
+                           const uint32_t *map, size_t n, struct cw_block *c, struct cw_error *err)
+{
+    const struct cw_block *all = &x->block;
+    *c = (struct cw_block){0};
+    int status = exec_prepare_block(x, g, n, c, err);
+    uint64_t *rows = cw_arena_alloc(&x->arena, n * sizeof(*rows), err),
+             *eids = all->eids ? cw_arena_alloc(&x->arena, n * sizeof(*eids), err) : NULL;
+    struct cw_tensor *raw = all->raw ? cw_arena_alloc(&x->arena, n * sizeof(*raw), err) : NULL;
+    if (status < 0 || !rows || (all->eids && !eids) || (all->raw && !raw))
+        return err->status;
+    for (size_t i = 0; i < n; i++)
+        rows[i] = all->rows[map[i]];
+    for (size_t i = 0; eids && i < n; i++)
+        eids[i] = all->eids[map[i]];
+    for (size_t i = 0; raw && i < n; i++)
+        raw[i] = all->raw[map[i]];
+    c->rows = rows;
+    c->eids = eids;
+    c->raw = raw;
+    status = exec_produce(x, g, t, c, map, err);
+    return status < 0 ? status : exec_run_ops(x, g, t, c, map, 1, g->n_branch, err);
+}
+
+/* Copies a column of fixed size: row i of `from` to row map[i] of `to`. */
+static void exec_scatter(const struct cw_block *c, unsigned value, const uint32_t *map, struct cw_column *to)
+{
+    const struct cw_column *from = &c->columns[value];
+    size_t bytes = to->stride;
+    if (from->dense && bytes == 8)
+        for (size_t i = 0; i < c->n; i++)
+            memcpy(to->data + 8 * (size_t)map[i], from->data + 8 * i, 8);
+    else
+        for (size_t i = 0; i < c->n; i++)
+            if (c->status[i] == CW_ROW_OK)
+                memcpy(to->data + map[i] * bytes, cw_block_row(c, value, i).data, bytes);
+}
+
+/* Puts the rows of a branch into those of x. */
+static void exec_merge(struct cw_exec *x, const struct cw_program *g, const struct cw_block *c,
+                       const uint32_t *map)
+{
+    struct cw_block *all = &x->block;
+    for (size_t i = 0; i < c->n && !c->all_ok; i++) {
+        all->status[map[i]] = c->status[i];
+        all->all_ok &= c->status[i] == CW_ROW_OK;
+    }
+    for (unsigned k = 0; k < g->n_merged; k++) {
+        unsigned value = g->merged[k].value;
+        struct cw_column *to = &all->columns[x->program->merged[k].value];
+        if (to->dense)
+            exec_scatter(c, value, map, to);
+        else
+            for (size_t i = 0; i < c->n; i++)
+                if (c->status[i] == CW_ROW_OK)
+                    to->rows[map[i]] = cw_block_row(c, value, i);
+    }
+}
+
+/* Runs the branch of each program on its rows, and puts the results together. */
+static int exec_start_joint(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
+{
+    const struct cw_compiled *compiled = x->env->compiled;
+    uint32_t *order;
+    size_t *first;
+    int status = exec_sort_rows(x, &order, &first, err);
+    for (unsigned k = 0; k < x->program->n_merged && status >= 0; k++) {
+        const struct cw_component *to = &x->program->merged[k];
+        status = cw_block_column(&x->block, to->value, &to->type, err);
+    }
+    for (unsigned k = 0; k < compiled->n_programs && status >= 0; k++) {
+        const struct cw_program *g = &compiled->programs[k];
+        struct cw_block c;
+        if (first[k] == first[k + 1])
+            continue;
+        status = exec_run_branch(x, g, t, order + first[k], first[k + 1] - first[k], &c, err);
+        if (status >= 0)
+            exec_merge(x, g, &c, order + first[k]);
+    }
+    return status;
 }
 
 /* Writes the numbers of enumerates that are positions. The rows must be those of the positions. */
@@ -345,8 +493,6 @@ static int exec_enumerate(struct cw_exec *x, struct cw_error *err)
 
 int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
 {
-    const struct cw_source *source = cw_exec_source(x);
-    const struct cw_op *op = x->program->ops[0];
     int status = exec_prepare(x, err);
     if (status >= 0)
         status = cw_exec_set_slots(x, &x->block, &x->dest, err);
@@ -356,18 +502,10 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
         cw_cached_put_hits(x);
         return exec_enumerate(x, err);
     }
-    struct cw_turn turn = cw_turn_begin(t, &x->block);
-    status = source->ops->produce(source, op, &x->block, err);
-    cw_turn_end(t, x->program->leaf, x->plain, op, &x->block, &turn);
-    x->prefix_ns += cw_cost_now_ns() - turn.start_ns;
-    if (status >= 0 && x->block.expansion)
-        status = exec_expand(x, err);
-    if (status >= 0 && x->block.faults)
-        status = exec_take_faults(x, t, &x->block, NULL, err);
-    if (status < 0 && status != CW_E_BUDGET)
-        cw_error_op(err, op->desc->name);
-    if (status >= 0)
-        status = exec_run_ops(x, t, &x->block, NULL, 1, exec_stage_begin(x, 0), err);
+    if (x->joint)
+        status = exec_start_joint(x, t, err);
+    else if ((status = exec_produce(x, x->program, t, &x->block, NULL, err)) >= 0)
+        status = exec_run_ops(x, x->program, t, &x->block, NULL, 1, exec_stage_begin(x, 0), err);
     return status < 0 ? status : exec_enumerate(x, err);
 }
 
@@ -376,7 +514,7 @@ int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
 /* Reads the bytes of the record of an execution with one row, which need not be loaded with its plan. */
 static int exec_read_single(struct cw_exec *one, struct cw_counts *t, struct cw_error *err)
 {
-    const struct cw_source *source = cw_exec_source(one);
+    const struct cw_source *source = cw_exec_source(one, 0);
     if (!source->ops->load)
         return cw_exec_read(one, t, false, err);
     struct cw_tensor *raw = cw_arena_alloc(&one->arena, sizeof(*raw), err);
@@ -427,7 +565,7 @@ static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, 
                           .block.n = 1,
                           .arena = x->arena, /* given back below */
                           .cache.use = CW_CACHE_USE_NONE};
-    const struct cw_source *source = cw_exec_source(&one);
+    const struct cw_source *source = cw_exec_source(&one, 0);
     const struct cw_optimized *o = variant->optimized;
     int status = exec_read_single(&one, t, err);
     if (status >= 0)
@@ -437,7 +575,7 @@ static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, 
         cw_error_op(err, g->ops[0]->desc->name);
     for (unsigned i = 1; i < o->n_ops && status >= 0 && one.block.status[0] == CW_ROW_OK; i++)
         if (o->ops[i]->desc->run && o->ops[i]->live)
-            status = exec_run_op(&one, t, o->ops[i], &one.block, err);
+            status = exec_run_op(&one, g, t, o->ops[i], &one.block, err);
     if (status >= 0)
         status = one.block.status[0] == CW_ROW_OK ? exec_take_single(&one, &one.arena, ret, err) : 1;
     x->arena = one.arena;
@@ -487,12 +625,12 @@ static void exec_set_detail(const struct cw_exec *x, const struct cw_exec_fault 
 
 void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f, struct cw_error *ret)
 {
-    const struct cw_source *source = cw_exec_source(x);
+    const struct cw_source *source = cw_exec_source(x, f->row);
     struct cw_record_id record;
     char id[128];
     *ret = (struct cw_error){0};
     cw_exec_record_id(x, f->row, &record);
-    cw_record_print(x->program, &record, id);
+    cw_record_print(&x->env->compiled->programs[record.leaf], &record, id);
     if (source->ops->path)
         cw_error_file(ret, source->ops->path(source, cw_exec_ref(x, f->row)->row));
     cw_error_op(ret, f->op);

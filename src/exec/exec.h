@@ -27,6 +27,7 @@ struct cw_exec_env {
     unsigned n_points;
     bool needs_eids;                        /* some operator draws, or calls a Python function */
     const struct cw_exec_variant *uncached; /* by program: how it runs without a cache point */
+    bool joint;                             /* executions may have rows of several programs */
 };
 
 /* Where outputs of fixed size are written: row 0 of output k goes to data + offset[k] + slot0 *
@@ -103,6 +104,9 @@ struct cw_exec {
     const struct cw_exec_plan *plan;
     const struct cw_program *program;
     const struct cw_exec_variant *variant;
+    /* The rows are of several programs. `program` is the first one, whose operators run for all rows after
+     * the branches; nothing is fused, and no cache is used. */
+    bool joint;
     uint64_t at;              /* index in the plan of the first position */
     size_t n_refs;            /* number of positions; also of rows, until flat_map makes other rows */
     struct cw_exec_dest dest; /* for all rows, if they go to one batch that is known from the beginning */
@@ -121,6 +125,9 @@ struct cw_exec {
     uint64_t prefix_ns;           /* time of compute threads up to the cache point, in ns */
 };
 
+/* Sets which program runs on the n_refs rows from `at` on of the plan; if they are of several programs, also
+ * the variant. */
+void cw_exec_set_program(struct cw_exec *x);
 /* Drops columns, bytes and faults, and gives back the arena's memory, so that the execution can run from the
  * start. */
 void cw_exec_reset(struct cw_exec *x);
@@ -161,9 +168,9 @@ static inline const struct cw_ref *cw_exec_ref(const struct cw_exec *x, size_t r
     return &x->plan->refs[x->at + (x->block.origin ? x->block.origin[row] : row)];
 }
 
-static inline const struct cw_source *cw_exec_source(const struct cw_exec *x)
+static inline const struct cw_source *cw_exec_source(const struct cw_exec *x, size_t row)
 {
-    return x->env->sequence->sources[x->program->leaf];
+    return x->env->sequence->sources[cw_exec_ref(x, row)->leaf];
 }
 
 /* Sets *ret to the id of the record that a row was made of. */

@@ -5,22 +5,32 @@
 #include "base/cost_clock.h"
 #include "storage/file.h"
 
+/* Returns whether the bytes of a source's records are loaded with the plan. */
+static bool source_loads(const struct cw_source *source)
+{
+    return source->ops->load || source->ops->pull;
+}
+
 /* Plans the reads that the rows need, and allocates memory for their bytes. */
 static int exec_plan_reads(struct cw_exec *x, struct cw_error *err)
 {
-    const struct cw_source *source = cw_exec_source(x);
     size_t n = x->block.n, n_reads = 0, bytes = 0;
     struct cw_tensor *raw = cw_arena_alloc(&x->arena, n * sizeof(*raw), err);
     struct cw_exec_read *reads = cw_arena_alloc(&x->arena, n * sizeof(*reads), err);
     if (!raw || !reads)
         return err->status;
     for (size_t i = 0; i < n; i++) {
+        const struct cw_source *source = cw_exec_source(x, i);
         struct cw_extent e;
+        raw[i] = source_loads(source) ? x->plan->raw[x->at + i] : (struct cw_tensor){0};
+        if (source_loads(source) || !source->ops->locate)
+            continue;
         int status = source->ops->locate(source, x->plan->refs[x->at + i].row, &e, err);
         if (status < 0)
             return status;
         struct cw_exec_read *last = n_reads ? &reads[n_reads - 1] : NULL;
-        if (last && last->extent.file == e.file && last->extent.offset + last->extent.length == e.offset) {
+        if (last && last->first + last->n == i && last->extent.file == e.file &&
+            last->extent.offset + last->extent.length == e.offset) {
             last->extent.length += e.length;
             last->n++;
         } else {
@@ -64,15 +74,17 @@ int cw_exec_read_next(struct cw_exec *x, struct cw_counts *t, bool nowait, struc
 
 static int exec_read_source(struct cw_exec *x, struct cw_counts *t, bool nowait, struct cw_error *err)
 {
-    const struct cw_source *source = cw_exec_source(x);
     uint64_t start = cw_cost_now_ns();
     int status = 0;
-    bool planned = source->ops->load || source->ops->pull; /* the bytes were loaded with the plan */
     if (x->reads.done)
         return 0;
-    if (planned)
-        x->block.raw = x->plan->raw + x->at;
-    x->reads.done = planned || !source->ops->locate;
+    if (!x->joint) {
+        const struct cw_source *source = x->env->sequence->sources[x->program->leaf];
+        bool loaded = source_loads(source);
+        if (loaded)
+            x->block.raw = x->plan->raw + x->at;
+        x->reads.done = loaded || !source->ops->locate;
+    }
     if (x->reads.done)
         return 0;
     if (!x->reads.list)

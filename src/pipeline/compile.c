@@ -288,19 +288,32 @@ static int compile_first(struct cw_compile *x, const struct cw_node *node, struc
     return node->desc->index->zips ? cw_paths_zip(x, node, first) : cw_paths_merge(x, node, first);
 }
 
+/* Returns whether the elements of all paths can run together after their branches, if there are several. */
+static bool compile_joins(const struct cw_compile *x)
+{
+    bool joins = true;
+    for (unsigned k = 0; k < x->n_paths && x->n_paths > 1; k++)
+        joins &= x->paths[k].program.n_branch > 0;
+    return joins;
+}
+
 /* Checks an operator whose results depend on all elements of a window of positions (pack). */
 static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bool top,
                             const struct flow *flow)
 {
-    const char *why = !top || x->n_paths > 1
-                          ? "gets elements from several sources: expected a pipeline with exactly one source"
-                      : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
-                          ? "gets elements from a stream (iterable): expected a source with an index, whose "
-                            "records are known beforehand"
-                      : flow->limited ? "comes after a take, skip or enumerate of elements whose number is "
-                                        "not known beforehand: write it before that operator"
-                      : x->c->group   ? "comes after another pack: expected only one in a pipeline"
-                                      : NULL;
+    const char *why =
+        !top ? "makes elements inside an input of another operator (concat, zip or mix): write "
+               "it after that operator"
+        : !compile_joins(x)
+            ? "gets elements of several sources, one of which is a stream, or has flat_map, window or "
+              "enumerate before concat or mix: expected other sources and operators there"
+        : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
+            ? "gets elements from a stream (iterable): expected a source with an index, whose "
+              "records are known beforehand"
+        : flow->limited ? "comes after a take, skip or enumerate of elements whose number is "
+                          "not known beforehand: write it before that operator"
+        : x->c->group   ? "comes after another pack: expected only one in a pipeline"
+                        : NULL;
     if (why)
         return compile_refuse(x, node, why);
     x->c->group = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
@@ -563,6 +576,11 @@ static int compile(struct cw_compile *x)
         if (r < 0)
             return r;
     }
+    for (unsigned i = 0; i < c->n_programs && c->n_programs > 1 && c->group; i++)
+        for (unsigned k = 0; k < c->programs[i].n_cache_points; k++)
+            c->programs[i].cache_points[k].inert =
+                "pack takes elements of several sources together, and an entry of "
+                "the cache belongs to one source";
     r = cw_copy_outputs(&x->paths[0].bind, &c->outputs, &c->n_outputs, x->err);
     if (r >= 0 && c->n_outputs == 0)
         return cw_error_set(x->err, CW_E_PIPELINE,

@@ -103,6 +103,35 @@ static int path_merge_types(struct cw_type *a, const struct cw_type *b)
     return 0;
 }
 
+/* Returns whether each record of the path gives one element, or none, that does not depend on others. */
+static bool path_is_plain(const struct cw_compile_path *p)
+{
+    const struct cw_program *g = &p->program;
+    bool plain = p->n_source == 0 && !cw_op_is_stream(g->ops[0]->desc);
+    for (unsigned i = 0; i < g->n_ops; i++) {
+        const struct cw_op_desc *desc = g->ops[i]->desc;
+        plain &= desc->kind != CW_OP_FLAT_MAP;
+        plain &= !desc->index || desc->index->limit != CW_LIMIT_ENUMERATE;
+    }
+    return plain;
+}
+
+/* Notes the components that a path has where all paths are merged. */
+static int path_end_branch(struct cw_compile *x, struct cw_compile_path *p)
+{
+    struct cw_program *g = &p->program;
+    free(g->merged);
+    g->merged = calloc(p->bind.n + 1, sizeof(*g->merged));
+    if (!g->merged)
+        return cw_error_nomem(x->err, 0, "components");
+    g->n_branch = path_is_plain(p) ? g->n_ops : 0;
+    g->n_merged = p->bind.n;
+    for (unsigned k = 0; k < p->bind.n; k++)
+        g->merged[k] = (struct cw_component){.value = p->bind.components[k].value,
+                                             .type = p->bind.components[k].type};
+    return 0;
+}
+
 int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned first)
 {
     struct cw_bind *b0 = &x->paths[first].bind;
@@ -135,7 +164,10 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
     for (unsigned i = first + 1; i < x->n_paths; i++)
         for (unsigned k = 0; k < b0->n; k++)
             x->paths[i].bind.components[k].type = b0->components[k].type;
-    return 0;
+    int r = 0;
+    for (unsigned i = 0; first == 0 && i < x->n_paths && r >= 0; i++)
+        r = path_end_branch(x, &x->paths[i]);
+    return r;
 }
 
 /* Appends the operators and components of another path to p (for zip). */
@@ -220,6 +252,16 @@ static void path_mark_live(struct cw_program *g)
     }
 }
 
+/* Leaves out the components after the branch that nothing needs. */
+static void path_keep_needed(struct cw_program *g)
+{
+    unsigned n = 0;
+    for (unsigned k = 0; k < g->n_merged && g->n_branch; k++)
+        if (cw_program_needs(g, g->n_branch - 1, g->merged[k].value))
+            g->merged[n++] = g->merged[k];
+    g->n_merged = n;
+}
+
 int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
 {
     struct cw_compiled *c = x->c;
@@ -245,6 +287,7 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
     g->stage[c->n_limits + 2] = g->n_ops;
     int r = cw_copy_outputs(&p->bind, &g->outputs, &g->n_outputs, x->err);
     path_mark_live(g);
+    path_keep_needed(g);
     return r < 0 ? r : cw_cache_points_finish(g, x->err);
 }
 

@@ -32,6 +32,7 @@ void cw_program_deinit(struct cw_program *g)
     free(g->has_limit);
     free(g->limit_passes);
     free(g->repeat_counts);
+    free(g->merged);
     for (unsigned i = 0; i < g->n_outputs; i++)
         free(g->outputs[i].name);
     free(g->outputs);

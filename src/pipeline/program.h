@@ -52,6 +52,15 @@ struct cw_program {
     struct cw_op **ops;
     unsigned n_ops;
     unsigned n_values;
+    /* The operators before this index are the program's branch: they are before the concat or mix that joins
+     * all sources. The operators from it on are the same in all programs, and can run for elements of several
+     * programs together. 0: nothing joins the sources, or operators of the branch number elements, make
+     * several of one, or one of several */
+    unsigned n_branch;
+    /* the components that elements have after the branch, in byte order of names, without those that nothing
+     * needs; with types that hold the elements of all programs, and without names */
+    struct cw_component *merged;
+    unsigned n_merged;
     /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. A stage ends at a point, where
      * elements have to wait for the elements before them: at a limit, and where elements get their slots in
      * batches (the last point). n_points + 2 entries. The operators before stage 0 run with the source. */

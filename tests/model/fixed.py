@@ -39,6 +39,10 @@ def repeat(count: int) -> dict:
     return {"op": "repeat", "count": count}
 
 
+def mix(*inputs: list[dict]) -> dict:
+    return {"op": "mix", "inputs": [*inputs], "weights": [k + 1 for k in range(len(inputs))]}
+
+
 def concat(*inputs: list[dict]) -> dict:
     return {"op": "concat", "inputs": [*inputs]}
 
@@ -169,6 +173,17 @@ OWN_CHAINS: dict[str, list[dict]] = {
     "pack-and-take": [*sequences(20_000), pack(33, window=64), take(500), batch(8, drop_remainder=True)],
     "pack-into-buckets": [*sequences(9_000), pack(33, window=50),
                           buckets("max(data) % 4", [1, 2], [3, 5, 8])],
+    # alternating sources, whose own operators differ
+    "mix": [mix([numbers(9_000), assign(value="value * 2"), keep("value % 7 != 3")],
+                [numbers(13_000, 9_000), shuffle()], [numbers(2_000), keep("value % 2 == 0")]),
+            assign(n="value % 1000"), keep("n != 5"), batch(32)],
+    "mix-in-known-batches": [mix([numbers(9_000)], [numbers(13_000, 9_000), assign(value="value + 1")]),
+                             shuffle(), assign(n="value % 3"), batch(100)],
+    "mix-into-buckets": [mix([numbers(9_000), assign(value="9 - value % 50")],
+                             [numbers(900), keep("value > 5")]), buckets("value % 5", [2], [60, 40])],
+    "pack-of-a-mix": [mix(sequences(3_000), [*sequences(6_000), shuffle(), keep("max(data) % 3 != 1")],
+                          [concat(sequences(100), sequences(2_000)), shuffle()]),
+                      pack(33, window=50), batch(8)],
     "windows-in-passes": [*large(600), *ONE, by_chunk(), repeat(2), batch(10)],
     # the take would come upon an element that fails, for a batch that is dropped
     "dropped-before-it-fails": [

@@ -231,11 +231,13 @@ class Plan:
             raise PlanError("window with on_error replace")
         packs = [i for i, node in enumerate(before) if node.name == "pack"]
         if packs and (
-            len(packs) > 1
-            or before[0].name in JOINS
-            or any(n.name in ("shuffle", "repeat") for n in [*before[packs[0] :], *after])
+            len(packs) > 1 or any(n.name in ("shuffle", "repeat") for n in [*before[packs[0] :], *after])
         ):
-            raise PlanError("pack behind another one or concat, or before shuffle or repeat")
+            raise PlanError("pack behind another one, or before shuffle or repeat")
+        if packs and any(
+            self.any_named(c, name) for c in before[0].inputs for name in ("flat_map", "window", "iterable")
+        ):
+            raise PlanError("pack behind inputs that give other elements than their records")
         if any(self.any_named(c, "pack") for n in before for c in n.inputs):
             raise PlanError("pack in an input")
         # positions that are packed among themselves

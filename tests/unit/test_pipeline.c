@@ -203,6 +203,7 @@ static void test_wrong_structure(void **state)
 
 /* What may stand where: docs/semantics.md, section 2. */
 #define TOKENS "{\"op\": \"synthetic\", \"count\": 5, \"shape\": [3], \"dtype\": \"int32\"}"
+#define NUMBERED ", {\"op\": \"enumerate\"}"
 #define PACK "{\"op\": \"pack\", \"component\": \"data\", \"length\": 4}"
 
 static void test_wrong_order(void **state)
@@ -241,7 +242,7 @@ static void test_wrong_order(void **state)
         TOKENS ", {\"op\": \"batch\", \"size\": 2}, " PACK,
         TOKENS
         ", {\"op\": \"filter\", \"where\": \"max(data) > 1\"}, {\"op\": \"take\", \"count\": 2}, " PACK,
-        "{\"op\": \"concat\", \"inputs\": [[" TOKENS "], [" TOKENS "]]}, " PACK,
+        "{\"op\": \"concat\", \"inputs\": [[" TOKENS NUMBERED "], [" TOKENS NUMBERED "]]}, " PACK,
         "{\"op\": \"concat\", \"inputs\": [[" TOKENS ", " PACK "]]}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"drop\", \"components\": [\"other\"]}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"decode_image\", \"component\": \"value\"}",

@@ -379,15 +379,16 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_pack = {
     .name = "pack",
     .summary = "packs sequences of tokens into rows of a fixed length",
-    .doc = "`pack` fills rows with sequences. A row has `length` tokens in `component`, "
-           "and two int32 components of the same length. A segment is a sequence, or the part of a sequence "
-           "that lies in this row. `segment_ids` has the number of each token's segment in the row (from 1; "
-           "0 is padding). `positions` counts the tokens of each segment from 0. Other components are "
-           "dropped. The elements of the epoch, counted before any filter, are divided into windows of "
-           "`window` consecutive elements. The rows of a window depend only on its own elements, so any "
-           "worker can compute them. A larger window leaves less padding and takes more memory. The pipeline "
-           "must have exactly one source, which must not be an `iterable`. `shuffle` and `repeat` must come "
-           "before `pack`.",
+    .doc =
+        "`pack` fills rows with sequences. A row has `length` tokens in `component`, "
+        "and two int32 components of the same length. A segment is a sequence, or the part of a sequence "
+        "that lies in this row. `segment_ids` has the number of each token's segment in the row (from 1; "
+        "0 is padding). `positions` counts the tokens of each segment from 0. Other components are "
+        "dropped. The elements of the epoch, counted before any filter, are divided into windows of "
+        "`window` consecutive elements. The rows of a window depend only on its own elements, so any "
+        "worker can compute them. A larger window leaves less padding and takes more memory. The pipeline's "
+        "sources may be joined by `concat` or `mix`, if none of them is an `iterable` or has `flat_map`, "
+        "`window` or `enumerate` before that. `shuffle` and `repeat` must come before `pack`.",
     .kind = CW_OP_FLAT_MAP,
     .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_WINDOWED},
     .attrs = attrs,
