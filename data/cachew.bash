@@ -15,7 +15,7 @@ _cachew() {
         return
     fi
     case $prev in
-    --dump | --save | --index-dir | --state-dir | --data-root | --source)
+    --dump | --save | --out | --verify | --index-dir | --state-dir | --data-root | --source)
         COMPREPLY=($(compgen -d -- "$cur"))
         return
         ;;
@@ -43,6 +43,7 @@ _cachew() {
     --format)
         local formats="tfrecord text jsonl tar"
         [ "$verb" != photos ] || formats="folder tfrecord"
+        [ "$verb" != materialize ] || formats="cachew tfrecord tar"
         COMPREPLY=($(compgen -W "$formats" -- "$cur"))
         return
         ;;
@@ -92,7 +93,7 @@ _cachew() {
     fi
     case $verb in
     ops) COMPREPLY=($(compgen -W "$("$command" ops 2>/dev/null | cut -d' ' -f1)" -- "$cur")) ;;
-    run | explain | bench | simulate)
+    run | materialize | explain | bench | simulate)
         COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur"))
         ;;
     keys)

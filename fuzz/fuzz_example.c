@@ -22,7 +22,7 @@ static void take_values(const struct cw_feature *f, const uint8_t *data, size_t 
     if (f->kind == CW_FEATURE_FLOAT) {
         cw_feature_floats(f, out);
     } else if (f->kind == CW_FEATURE_INT64) {
-        cw_feature_int64s(f, out);
+        cw_feature_integers(f, sizeof(int64_t), out);
     } else {
         const struct cw_bytes_view *v = out;
         cw_feature_bytes(f, out);

@@ -387,6 +387,19 @@ CACHEW_API int cachew_pipeline_state(const struct cachew_pipeline *p, const stru
 CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options,
                                        double seconds, int json, char **ret,
                                        struct cachew_error **err) CACHEW_CHECKED;
+/* Writes the elements of epoch 0, in their order, to files in the directory path, which the operator
+ * `materialized` reads (docs/materialize.md). format: "cachew", "tfrecord" or "tar"; NULL: "cachew".
+ * shard_bytes: a file ends with the element with which it has so many bytes; 0: 256 MiB. progress (may be
+ * NULL) is called before each batch with the elements and bytes that are written so far; it must not call the
+ * library. If an earlier call with the same pipeline, data and options was ended before the data were
+ * complete, it continues after the last finished file. *ret is a new JSON text: {shards, elements, bytes,
+ * set_digest}. Of the options seed, threads, memory, optimize, index_dir and interrupt have an effect. */
+CACHEW_API int cachew_pipeline_materialize(const struct cachew_pipeline *p,
+                                           const struct cachew_options *options, const char *path,
+                                           const char *format, uint64_t shard_bytes,
+                                           void (*progress)(void *arg, uint64_t elements, uint64_t bytes),
+                                           void *progress_arg, char **ret,
+                                           struct cachew_error **err) CACHEW_CHECKED;
 /* Sets *ret to the next batch of this rank, new (cachew_batch_release). The caller may hold any number of
  * batches. Returns 1 if the last epoch is over. Waits at most timeout_s seconds (negative: no limit), then
  * fails with CACHEW_E_DEADLINE. After CACHEW_E_DEADLINE and CACHEW_E_INTERRUPTED it may be called again, and

@@ -590,6 +590,19 @@ class Operators:
         default: the result for any other word (an integer)
         """
 
+    @classmethod
+    def materialized(cls, path: _Path) -> Dataset:
+        """The elements of a materialised data set.
+
+        Gives the elements, in their order, with the components that they had when `cachew materialize`
+        wrote them (docs/materialize.md). The manifest of the directory names the files and the
+        components, whatever their format. Every record can be read by itself. Records of the formats
+        cachew and tfrecord are checked against their checksums. The pipeline's description needs the
+        manifest: a program that only sends it to a service must be able to read it too.
+
+        path: the directory that `cachew materialize` or `Dataset.materialize` wrote (a string)
+        """
+
     def mel_spectrogram(
         self,
         component: str,

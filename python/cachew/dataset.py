@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, overload
 
 from cachew import _core, _foreign, _iterator, _parts
@@ -25,6 +25,7 @@ from cachew._options import (
     Path,
     ServiceOptions,
     State,
+    byte_count,
     integer,
     make_options,
     seconds,
@@ -629,6 +630,42 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         if _iterator.debugger is not None:
             return _iterator.debugger.call(lambda: pipeline.explain(options, limit, False))
         return pipeline.explain(options, limit, False)
+
+    def materialize(
+        self,
+        path: Path,
+        *,
+        format: str = "cachew",
+        shard_bytes: int | str = "256M",
+        seed: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+        threads: int | None = None,
+        memory: int | str | None = None,
+        optimize: bool = True,
+        index_dir: Path | None = None,
+    ) -> dict[str, Any]:
+        """Computes the elements of epoch 0 and writes them, in their order, to files in the directory
+        `path`, which `Dataset.materialized(path)` reads. Batches are taken apart. Returns `{"shards",
+        "elements", "bytes", "set_digest"}`. If the program ends before the data are complete, the same call
+        continues after the last finished file.
+
+        format: "cachew" (the fastest to read back), "tfrecord" (tf.train.Example) or "tar" (WebDataset)
+
+        shard_bytes: a file ends with the element with which it has so many bytes: 1 << 26 or "64M"
+
+        progress: called up to five times a second with the number of elements and of bytes that are written
+        """
+        options = make_options(
+            seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir
+        )
+        size = byte_count("shard_bytes", shard_bytes)
+        pipeline = self._runnable()
+
+        def write() -> str:
+            return pipeline.materialize(options, path, format, size, progress)
+
+        debugger = _iterator.debugger
+        return dict(json.loads(debugger.call(write) if debugger is not None else write()))
 
 
 def _json(nodes: Iterable[Node], head: Mapping[str, Any], indent: int | None = None) -> str:

@@ -54,8 +54,12 @@ struct core_call {
     void (*fn)(struct core_call *call);
     const struct cachew_pipeline *p; /* borrowed */
     struct cachew_options options;
-    double seconds; /* of explain: how long to run the pipeline; 0: not at all */
-    int json;       /* of explain: return JSON */
+    double seconds;            /* of explain: how long to run the pipeline; 0: not at all */
+    int json;                  /* of explain: return JSON */
+    const char *path, *format; /* of materialize; borrowed */
+    uint64_t shard_bytes;      /* of materialize */
+    PyObject *progress; /* called with the two numbers below while fn runs; borrowed. NULL or None: none */
+    _Atomic uint64_t elements, bytes; /* of materialize: written so far; set by fn */
     /* Results. The caller owns text and it, also if core_call returns false. */
     char *text;
     uint64_t n;

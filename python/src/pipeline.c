@@ -151,7 +151,37 @@ static PyObject *pipeline_explain(PyObject *self, PyObject *args)
     return call_for_text(&c, self, options);
 }
 
+static void written(void *call, uint64_t elements, uint64_t bytes)
+{
+    struct core_call *c = call;
+    c->elements = elements;
+    c->bytes = bytes;
+}
+
+static void materialize(struct core_call *c)
+{
+    c->r = cachew_pipeline_materialize(c->p, &c->options, c->path, c->format, c->shard_bytes, written, c,
+                                       &c->text, &c->error);
+}
+
+static PyObject *pipeline_materialize(PyObject *self, PyObject *args)
+{
+    struct core_call c = {.fn = materialize};
+    PyObject *options, *path;
+    unsigned long long shard_bytes;
+    if (!PyArg_ParseTuple(args, "O!O&sKO:materialize", &PyTuple_Type, &options, PyUnicode_FSConverter, &path,
+                          &c.format, &shard_bytes, &c.progress))
+        return NULL;
+    c.path = PyBytes_AsString(path);
+    c.shard_bytes = shard_bytes;
+    PyObject *result = call_for_text(&c, self, options);
+    Py_DECREF(path);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"materialize", pipeline_materialize, METH_VARARGS,
+     "materialize(options, path, format, shard_bytes, progress) -> the result as JSON"},
     {"explain", pipeline_explain, METH_VARARGS,
      "explain(options, seconds, json) -> what `cachew explain` prints"},
     {"batches", pipeline_batches, METH_O,

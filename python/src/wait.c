@@ -11,6 +11,8 @@
 
 /* The longest time between two checks for signals, in nanoseconds. */
 #define SLICE_NS 20000000L
+/* A call reports its progress once in so many slices: five times a second. */
+#define PROGRESS_SLICES 10
 
 static void *start(void *p)
 {
@@ -34,7 +36,18 @@ static bool join(pthread_t thread)
     Py_END_ALLOW_THREADS return r == 0;
 }
 
-/* Runs c->fn. Returns false if a signal handler raised. */
+/* Calls c->progress, if there is one. Returns false if it raised. */
+static bool call_progress(struct core_call *c)
+{
+    if (!c->progress || c->progress == Py_None)
+        return true;
+    PyObject *result = PyObject_CallFunction(c->progress, "KK", (unsigned long long)c->elements,
+                                             (unsigned long long)c->bytes);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+/* Runs c->fn. Returns false if a signal handler or c->progress raised. */
 static bool call_run(struct core_call *c)
 {
     volatile int interrupt = 0;
@@ -44,10 +57,10 @@ static bool call_run(struct core_call *c)
         Py_BEGIN_ALLOW_THREADS c->fn(c);
         Py_END_ALLOW_THREADS return true;
     }
-    while (!join(thread))
-        if (!interrupt && PyErr_CheckSignals() < 0)
+    for (unsigned slice = 1; !join(thread); slice++)
+        if (!interrupt && (PyErr_CheckSignals() < 0 || (slice % PROGRESS_SLICES == 0 && !call_progress(c))))
             interrupt = 1;
-    return !interrupt;
+    return !interrupt && (c->r < 0 || call_progress(c));
 }
 
 /* A converter for PyArg_ParseTuple: sets *ret to a path as bytes (a new reference), or to NULL for None. */

@@ -44,6 +44,11 @@ static const struct cw_crash_point points[] = {
     {"cache-rename", "run", "cache"},                 /* a segment is complete and has no final name */
     {"cache-published", "run", "cache"},              /* other processes can find the segment */
     {"cache-evict", "run", "cache"},                  /* a segment is about to be removed */
+    {"materialize-write", "run", "materialize"},      /* elements are about to be written to a shard */
+    {"materialize-rename", "run", "materialize"},     /* a shard is complete and has its temporary name */
+    {"materialize-renamed", "run", "materialize"},    /* a shard has its name and is not in the journal */
+    {"materialize-journal", "run", "materialize"},    /* a shard is in the journal */
+    {"materialize-published", "run", "materialize"},  /* the manifest is there, and the journal too */
     {"dispatcher-committed", "dispatcher", "commit"}, /* a transaction is durable and not acknowledged */
 };
 

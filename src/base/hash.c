@@ -1,6 +1,7 @@
 /* Keys of several fields, and printing hashes. */
 #include "base/hash.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,4 +23,10 @@ void cw_key_text(struct cw_key *k, const char *text)
 void cw_hash128_print(struct cw_hash128 h, char out[33])
 {
     snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.hi, (unsigned long long)h.lo);
+}
+
+bool cw_hash128_parse(const char *text, struct cw_hash128 *ret)
+{
+    return text && strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32 &&
+           sscanf(text, "%16" SCNx64 "%16" SCNx64, &ret->hi, &ret->lo) == 2;
 }

@@ -1,9 +1,12 @@
 /* XXH3 under the project's names, and an incremental form that takes integers little-endian. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #define XXH_STATIC_LINKING_ONLY /* XXH3_state_t on the stack */
 #include <xxhash.h>
+
+#include "base/macro.h"
 
 struct cw_hash128 {
     uint64_t lo, hi;
@@ -46,3 +49,5 @@ static inline struct cw_hash128 cw_hash128_add(struct cw_hash128 a, struct cw_ha
 
 /* 32 hex digits and a NUL. */
 void cw_hash128_print(struct cw_hash128 h, char out[33]);
+/* Reads what cw_hash128_print writes. False: the text (may be NULL) is something else. */
+bool cw_hash128_parse(const char *text, struct cw_hash128 *ret) _must_check_;

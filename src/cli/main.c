@@ -14,17 +14,18 @@
 #include "cli/verb.h"
 
 static const struct cli_verb *const verbs[] = {
-    &cli_verb_run,       &cli_verb_explain, &cli_verb_ops,     &cli_verb_index,  &cli_verb_ls,
-    &cli_verb_bench,     &cli_verb_cache,   &cli_verb_up,      &cli_verb_worker, &cli_verb_dispatcher,
-    &cli_verb_provision, &cli_verb_jobs,    &cli_verb_workers, &cli_verb_top,    &cli_verb_trace,
-    &cli_verb_simulate,  &cli_verb_keys,    &cli_verb_doctor,  &cli_verb_photos, &cli_verb_demo,
+    &cli_verb_run,        &cli_verb_materialize, &cli_verb_explain, &cli_verb_ops,     &cli_verb_index,
+    &cli_verb_ls,         &cli_verb_bench,       &cli_verb_cache,   &cli_verb_up,      &cli_verb_worker,
+    &cli_verb_dispatcher, &cli_verb_provision,   &cli_verb_jobs,    &cli_verb_workers, &cli_verb_top,
+    &cli_verb_trace,      &cli_verb_simulate,    &cli_verb_keys,    &cli_verb_doctor,  &cli_verb_photos,
+    &cli_verb_demo,
 };
 
 static void main_usage(FILE *f)
 {
     fprintf(f, "usage: cachew VERB [options]\n\nverbs:\n");
     for (size_t i = 0; i < CW_COUNT_OF(verbs); i++)
-        fprintf(f, "  %-10s %s\n", verbs[i]->name, verbs[i]->summary);
+        fprintf(f, "  %-11s %s\n", verbs[i]->name, verbs[i]->summary);
     fprintf(
         f,
         "\ncachew VERB --help lists the options of a verb. cachew --version prints the version of Cachew.\n");

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "formats/npy.h"
+
 #define MAX_ENTRIES (2 * CW_MAX_COMPONENTS + 4)
 
 struct entry {
@@ -66,25 +68,12 @@ static struct about zip_about(const struct entry *e)
     };
 }
 
-/* Adds an array as a .npy file: a header of .npy format 1.0, then the data. descr: NumPy's name of the dtype.
- */
+/* Adds an array as a .npy file. descr: NumPy's name of the dtype. */
 static void zip_add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
                     const void *data, size_t size)
 {
-    char header[1024];
-    size_t at = 10;
-    at += (size_t)snprintf(header + at, sizeof(header) - at,
-                           "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-    for (int i = 0; i < ndim; i++)
-        at += (size_t)snprintf(header + at, sizeof(header) - at, "%" PRId64 ",%s", dims[i],
-                               i + 1 < ndim ? " " : "");
-    at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
-    size_t total = CW_ALIGN_UP(at + 1, 64);
-    memset(header + at, ' ', total - at);
-    header[total - 1] = '\n';
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
-    header[8] = (char)((total - 10) & 255);
-    header[9] = (char)((total - 10) >> 8);
+    char header[CW_NPY_HEADER];
+    size_t total = cw_npy_header(header, descr, dims, ndim);
     long offset = ftell(z->f);
     if (total + size >= UINT32_MAX || offset < 0 || (uint64_t)offset + total + size >= UINT32_MAX ||
         z->n == MAX_ENTRIES) {
@@ -121,17 +110,6 @@ static void zip_finish(struct zip *z)
                                  .size = (uint32_t)(ftell(z->f) - start),
                                  .start = (uint32_t)start};
     fwrite(&h, sizeof(h), 1, z->f);
-}
-
-static const char *npy_descr(enum cw_dtype dtype)
-{
-    static const char *const names[CW_N_DTYPES] = {
-        [CW_BOOL] = "|b1",    [CW_UINT8] = "|u1",   [CW_UINT16] = "<u2",   [CW_UINT32] = "<u4",
-        [CW_UINT64] = "<u8",  [CW_INT8] = "|i1",    [CW_INT16] = "<i2",    [CW_INT32] = "<i4",
-        [CW_INT64] = "<i8",   [CW_FLOAT16] = "<f2", [CW_BFLOAT16] = "|V2", [CW_FLOAT32] = "<f4",
-        [CW_FLOAT64] = "<f8", [CW_BYTES] = "|u1",
-    };
-    return names[dtype];
 }
 
 static int npz_add_ids(struct zip *z, const struct cw_compiled *c, const struct cw_batch *b,
@@ -179,7 +157,7 @@ int cli_npz_write(const char *dir, const struct cw_compiled *c, const struct cw_
             snprintf(name, sizeof(name), "%.280s.lengths", o->name);
             zip_add(&z, name, "<u8", &n, 1, o->lengths, b->n * sizeof(uint64_t));
         } else {
-            zip_add(&z, o->name, npy_descr(o->dtype), o->dims, o->ndim, o->data, o->size);
+            zip_add(&z, o->name, cw_npy_descr(o->dtype), o->dims, o->ndim, o->data, o->size);
         }
     }
     int r = npz_add_ids(&z, c, b, err);

@@ -73,15 +73,16 @@ static void batch_add_text(XXH3_state_t *x, const char *text)
     XXH3_128bits_update(x, text, n);
 }
 
-/* Adds a component to the hash: its dims from number `first` on, and `size` bytes of data. */
-static void batch_add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first,
-                                const uint64_t *lengths, size_t n_lengths, const void *data, size_t size)
+/* Adds values of a component to the hash: those of a batch, or those of one row. */
+static void batch_add_component(XXH3_state_t *x, const struct cw_batch_component *c, const int64_t *dims,
+                                int ndim, const uint64_t *lengths, size_t n_lengths, const void *data,
+                                size_t size)
 {
     batch_add_text(x, c->name);
     batch_add_text(x, cw_dtype_name(c->dtype));
-    batch_add_u64(x, (uint64_t)(c->ndim - first));
-    for (int i = first; i < c->ndim; i++)
-        batch_add_u64(x, (uint64_t)c->dims[i]);
+    batch_add_u64(x, (uint64_t)ndim);
+    for (int i = 0; i < ndim; i++)
+        batch_add_u64(x, (uint64_t)dims[i]);
     if (lengths)
         XXH3_128bits_update(x, lengths, n_lengths * sizeof(*lengths));
     if (size)
@@ -104,8 +105,42 @@ struct cw_hash128 cw_batch_hash(const struct cw_batch *b)
     batch_add_u64(&x, b->n);
     for (unsigned i = 0; i < b->n_components; i++) {
         const struct cw_batch_component *c = &b->components[i];
-        batch_add_component(&x, c, 0, c->lengths, c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0,
-                            c->data, c->size);
+        batch_add_component(&x, c, c->dims, c->ndim, c->lengths,
+                            c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0, c->data, c->size);
+    }
+    return batch_finish(&x);
+}
+
+bool cw_batch_next_row(struct cw_batch_rows *rows, struct cw_tensor *values)
+{
+    const struct cw_batch *b = rows->b;
+    uint32_t r = rows->next++;
+    if (r >= b->n)
+        return false;
+    for (unsigned i = 0; i < b->n_components; i++) {
+        const struct cw_batch_component *c = &b->components[i];
+        struct cw_tensor *v = &values[i];
+        v->data = (uint8_t *)c->data + rows->at[i];
+        v->size = c->lengths ? c->lengths[r] : c->size / b->n;
+        v->ndim = c->ndim - b->leading;
+        for (int d = 0; d < v->ndim; d++)
+            v->dims[d] = c->dims[d + b->leading];
+        rows->at[i] += v->size;
+    }
+    return true;
+}
+
+struct cw_hash128 cw_batch_row_hash(const struct cw_batch *b, const struct cw_tensor *values)
+{
+    XXH3_state_t x;
+    XXH3_INITSTATE(&x);
+    XXH3_128bits_reset(&x);
+    batch_add_u64(&x, 1);
+    for (unsigned i = 0; i < b->n_components; i++) {
+        const struct cw_batch_component *c = &b->components[i];
+        const struct cw_tensor *v = &values[i];
+        uint64_t length = v->size;
+        batch_add_component(&x, c, v->dims, v->ndim, c->lengths ? &length : NULL, 1, v->data, v->size);
     }
     return batch_finish(&x);
 }
@@ -113,20 +148,9 @@ struct cw_hash128 cw_batch_hash(const struct cw_batch *b)
 struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b)
 {
     struct cw_hash128 sum = {0, 0};
-    size_t at[CW_MAX_COMPONENTS] = {0};
-    for (uint32_t r = 0; r < b->n; r++) {
-        XXH3_state_t x;
-        XXH3_INITSTATE(&x);
-        XXH3_128bits_reset(&x);
-        batch_add_u64(&x, 1);
-        for (unsigned i = 0; i < b->n_components; i++) {
-            const struct cw_batch_component *c = &b->components[i];
-            size_t size = c->lengths ? c->lengths[r] : c->size / b->n;
-            batch_add_component(&x, c, b->leading, c->lengths ? &c->lengths[r] : NULL, 1,
-                                (const uint8_t *)c->data + at[i], size);
-            at[i] += size;
-        }
-        sum = cw_hash128_add(sum, batch_finish(&x));
-    }
+    struct cw_batch_rows rows = {.b = b};
+    struct cw_tensor values[CW_MAX_COMPONENTS];
+    while (cw_batch_next_row(&rows, values))
+        sum = cw_hash128_add(sum, cw_batch_row_hash(b, values));
     return sum;
 }

@@ -38,6 +38,19 @@ int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_err
 /* Returns the hash of a batch: the XXH3 128-bit hash of (epoch, g, n, then per component len(name), name,
  * len(dtype), dtype, ndim, dims, data). */
 struct cw_hash128 cw_batch_hash(const struct cw_batch *b);
-/* Returns the sum over the records of their hashes. The hash of a record is computed as for a batch with n =
- * 1, but without epoch, g and the batch dimension. */
+
+/* An iteration over the rows of a batch; the caller sets b. */
+struct cw_batch_rows {
+    const struct cw_batch *b;
+    uint32_t next;                /* number of the next row */
+    size_t at[CW_MAX_COMPONENTS]; /* by component: where its value begins in the data */
+};
+
+/* Stores the values of the next row, by component and without the batch dimension, in values. False: there is
+ * no further row. */
+bool cw_batch_next_row(struct cw_batch_rows *rows, struct cw_tensor *values) _must_check_;
+/* Returns the hash of a record, given its values. It is computed as for a batch with n = 1, but without
+ * epoch, g and the batch dimension. */
+struct cw_hash128 cw_batch_row_hash(const struct cw_batch *b, const struct cw_tensor *values);
+/* Returns the sum over the records of their hashes. */
 struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b);

@@ -266,15 +266,34 @@ void cw_feature_floats(const struct cw_feature *f, float *out)
                 *out++ = example_load_float(v);
 }
 
-void cw_feature_int64s(const struct cw_feature *f, int64_t *out)
+/* Stores the values in out, each as its lowest `size` bytes. Inlined for each size. */
+static inline __attribute__((always_inline)) void example_integers(const struct cw_feature *f, size_t size,
+                                                                   uint8_t *out)
 {
     struct values values = example_values(f);
     struct field field;
     while (example_next_value(&values, &field))
         if (field.wire == LENGTH || field.wire == VARINT)
-            for (const uint8_t *v = field.data; v < field.end;) {
+            for (const uint8_t *v = field.data; v < field.end; out += size) {
                 uint64_t bits = 0;
                 v = example_read_varint(v, field.end, &bits);
-                *out++ = (int64_t)bits;
+                memcpy(out, &bits, size); /* little-endian, as base/hash.h */
             }
+}
+
+void cw_feature_integers(const struct cw_feature *f, size_t size, void *out)
+{
+    switch (size) {
+    case 1:
+        example_integers(f, 1, out);
+        break;
+    case 2:
+        example_integers(f, 2, out);
+        break;
+    case 4:
+        example_integers(f, 4, out);
+        break;
+    default:
+        example_integers(f, 8, out);
+    }
 }

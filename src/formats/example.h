@@ -68,4 +68,5 @@ struct cw_bytes_view {
  */
 void cw_feature_bytes(const struct cw_feature *f, struct cw_bytes_view *out);
 void cw_feature_floats(const struct cw_feature *f, float *out);
-void cw_feature_int64s(const struct cw_feature *f, int64_t *out);
+/* Integers of `size` bytes (1, 2, 4 or 8): the lowest bytes of each int64. */
+void cw_feature_integers(const struct cw_feature *f, size_t size, void *out);

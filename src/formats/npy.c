@@ -1,7 +1,8 @@
-/* Parses the header of .npy files: a dictionary in Python's notation, in the one form that numpy.save writes.
- * Pure functions. */
+/* Parses and writes the header of .npy files: a dictionary in Python's notation, in the one form that
+ * numpy.save writes. Pure functions. */
 #include "formats/npy.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -141,4 +142,33 @@ bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[C
     if (cw_type_bytes(&type) != ret->size)
         return npy_wrong(why, "a NumPy file whose size does not match its shape");
     return true;
+}
+
+const char *cw_npy_descr(enum cw_dtype dtype)
+{
+    static const char *const names[CW_N_DTYPES] = {
+        [CW_BOOL] = "|b1",    [CW_UINT8] = "|u1",   [CW_UINT16] = "<u2",   [CW_UINT32] = "<u4",
+        [CW_UINT64] = "<u8",  [CW_INT8] = "|i1",    [CW_INT16] = "<i2",    [CW_INT32] = "<i4",
+        [CW_INT64] = "<i8",   [CW_FLOAT16] = "<f2", [CW_BFLOAT16] = "|V2", [CW_FLOAT32] = "<f4",
+        [CW_FLOAT64] = "<f8", [CW_BYTES] = "|u1",
+    };
+    return names[dtype];
+}
+
+size_t cw_npy_header(char out[CW_NPY_HEADER], const char *descr, const int64_t *dims, int ndim)
+{
+    size_t at = 10;
+    at += (size_t)snprintf(out + at, CW_NPY_HEADER - at, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                           descr);
+    for (int i = 0; i < ndim; i++)
+        at += (size_t)snprintf(out + at, CW_NPY_HEADER - at, "%" PRId64 ",%s", dims[i],
+                               i + 1 < ndim ? " " : "");
+    at += (size_t)snprintf(out + at, CW_NPY_HEADER - at, "), }");
+    size_t total = CW_ALIGN_UP(at + 1, 64);
+    memset(out + at, ' ', total - at);
+    out[total - 1] = '\n';
+    memcpy(out, "\x93NUMPY\x01\x00", 8);
+    out[8] = (char)((total - 10) & 255);
+    out[9] = (char)((total - 10) >> 8);
+    return total;
 }

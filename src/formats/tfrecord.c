@@ -147,3 +147,19 @@ const char *cw_tfrecord_check(const uint8_t *record, size_t size, char buf[160])
     }
     return NULL;
 }
+
+static void tfrecord_store32(uint8_t *p, uint32_t v)
+{
+    v = htole32(v);
+    memcpy(p, &v, sizeof(v));
+}
+
+size_t cw_tfrecord_frame(uint8_t *record, size_t length)
+{
+    tfrecord_store32(record, (uint32_t)length);
+    tfrecord_store32(record + 4, (uint32_t)((uint64_t)length >> 32));
+    tfrecord_store32(record + 8, cw_tfrecord_length_crc(length));
+    tfrecord_store32(record + CW_TFRECORD_HEADER + length,
+                     cw_crc32c_mask(cw_crc32c(record + CW_TFRECORD_HEADER, length)));
+    return length + CW_TFRECORD_FRAME;
+}

@@ -35,6 +35,10 @@ bool cw_tfrecord_is_header(const uint8_t *data, size_t size);
 /* Returns the masked CRC of a length, as it is stored in the file. */
 uint32_t cw_tfrecord_length_crc(uint64_t length);
 
+/* Makes a record of the `length` bytes of data that stand at record + CW_TFRECORD_HEADER: writes header and
+ * CRC around them. Returns the bytes of the record. */
+size_t cw_tfrecord_frame(uint8_t *record, size_t length);
+
 /* Checks one whole record (header, data, CRC) of size bytes. Returns NULL if it is valid, else the reason,
  * which is written to buf. */
 const char *cw_tfrecord_check(const uint8_t *record, size_t size, char buf[160]);

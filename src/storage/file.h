@@ -125,8 +125,14 @@ char *cw_glob_dir(const char *base_dir, const char *pattern);
 /* Reads a whole file of at most `limit` bytes, and appends a zero byte. The caller frees *ret. */
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size,
                  struct cw_error *err) _must_check_;
+/* Writes all bytes. Returns 0, or -1 with errno set; then a part may be written. */
+int cw_write_all(int fd, const void *bytes, size_t size) _must_check_;
+/* Makes renames in a directory durable. Errors are ignored, because the files themselves are complete in any
+ * case. */
+void cw_sync_directory(const char *dir);
 /* Writes a file atomically: readers see the old or the new file, never a part (temporary file, fsync,
- * rename). */
+ * rename). The temporary file is PATH CW_PUT_TEMPORARY ..., and stays if the process is killed. */
+#define CW_PUT_TEMPORARY ".tmp-"
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
 /* Checks, without writing, whether cw_put could write the file. CW_E_OPTION: it could not. */
 int cw_put_check(const char *path, struct cw_error *err) _must_check_;

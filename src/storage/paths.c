@@ -136,8 +136,9 @@ int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
     return 0;
 }
 
-static int put_write(int fd, const uint8_t *data, size_t size)
+int cw_write_all(int fd, const void *bytes, size_t size)
 {
+    const uint8_t *data = bytes;
     while (size) {
         ssize_t n = write(fd, data, size);
         if (n < 0 && errno == EINTR)
@@ -152,12 +153,9 @@ static int put_write(int fd, const uint8_t *data, size_t size)
     return 0;
 }
 
-/* Makes a rename in the directory of path durable. Errors are ignored, because the file is complete in any
- * case. scratch: room for a copy of path. */
-static void put_sync_directory(const char *path, char *scratch)
+void cw_sync_directory(const char *dir)
 {
-    memcpy(scratch, path, strlen(path) + 1);
-    int fd = open(dirname(scratch), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         (void)fsync(fd);
         close(fd);
@@ -173,7 +171,8 @@ static int put_open_temporary(const char *path, char **ret, struct cw_error *err
     char *temporary = malloc(room);
     if (!temporary)
         return cw_error_nomem(err, room, "a file name");
-    snprintf(temporary, room, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&counter, 1));
+    snprintf(temporary, room, "%s" CW_PUT_TEMPORARY "%ld-%u", path, (long)getpid(),
+             atomic_fetch_add(&counter, 1));
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) {
         int e = errno;
@@ -207,7 +206,7 @@ int cw_put(const char *path, const void *data, size_t size, struct cw_error *err
     int fd = put_open_temporary(path, &temporary, err);
     if (fd < 0)
         return fd;
-    int e = put_write(fd, data, size) < 0 || fsync(fd) < 0 ? errno : 0;
+    int e = cw_write_all(fd, data, size) < 0 || fsync(fd) < 0 ? errno : 0;
     if (close(fd) < 0 && !e)
         e = errno;
     if (!e && rename(temporary, path) < 0)
@@ -216,7 +215,8 @@ int cw_put(const char *path, const void *data, size_t size, struct cw_error *err
         (void)unlink(temporary);
         return cw_error_at_file(err, CW_E_IO, path, e, "%s: can't be written", path);
     }
-    put_sync_directory(path, temporary);
+    memcpy(temporary, path, strlen(path) + 1); /* which is shorter */
+    cw_sync_directory(dirname(temporary));
     return 0;
 }
 

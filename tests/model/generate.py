@@ -24,6 +24,7 @@ from model import (
     audio,
     components,
     datasets,
+    materialized,
     random_annotations,
     random_colours,
     random_components,
@@ -219,8 +220,12 @@ class Generator:
         return chain
 
     def kind(self) -> str:
-        """The case's seed chooses what stands for jsonl, without a draw: older seeds stay what they were."""
+        """The case's seed chooses what stands for jsonl and range, without a draw: older seeds stay what they
+        were.
+        """
         drawn = self.rng.choice(SOURCES)
+        if drawn == "range" and self.case.seed % 5 == 0:
+            return "materialized"
         columns = "arrow" if self.case.seed % 2 else "parquet"
         kinds = ("jsonl", "csv", columns if importlib.util.find_spec("pyarrow") else "jsonl")
         return kinds[self.case.seed % 3] if drawn == "jsonl" else drawn
@@ -308,6 +313,11 @@ class Generator:
             return [self.finish(kind, {"files": pattern})]
         if kind in ("text", "jsonl"):
             return self.lines(kind, name)
+        if kind == "materialized":
+            if "materialized_types" not in self.__dict__:
+                self.materialized_types = materialized.random_types(rng)
+            materialized.write(rng, directory, self.materialized_types)
+            return [self.finish(kind, {"path": name})]
         if kind == "csv":
             return self.csv(name)
         if kind in ("parquet", "arrow"):

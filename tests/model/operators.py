@@ -44,6 +44,7 @@ DEFAULTS: dict[str, dict] = {
     "parquet": {"columns": [], "nulls": {}},
     "arrow": {"columns": [], "nulls": {}},
     "tar": {"compression": "auto"},
+    "materialized": {},
     "range": {"start": 0, "step": 1},
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
     "parse_example": {"component": "record"},

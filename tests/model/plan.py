@@ -11,6 +11,7 @@ from pathlib import Path
 from . import (
     hosted,
     lines,
+    materialized,
     mixed,
     mixup,
     needs,
@@ -47,6 +48,7 @@ SOURCES = {
     "parquet": tables.Parquet,
     "arrow": tables.Arrow,
     "tar": tar.Tar,
+    "materialized": materialized.Materialized,
     "range": sources.Range,
     "synthetic": sources.Synthetic,
     "iterable": hosted.Iterable,

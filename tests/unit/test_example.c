@@ -115,7 +115,7 @@ static void reads_all_kinds(void **state)
         int64_t n[8];
         assert_int_equal(f.kind, CW_FEATURE_INT64);
         assert_int_equal(cw_feature_count(&f), 8);
-        cw_feature_int64s(&f, n);
+        cw_feature_integers(&f, sizeof(int64_t), n);
         assert_memory_equal(n, numbers, sizeof(n));
         f = find(&example, "floats");
         float x[3];
@@ -172,7 +172,7 @@ static void merges_as_protobuf(void **state)
     float x[3];
     struct cw_feature f = find(&example, "twice");
     assert_int_equal(cw_feature_count(&f), 2);
-    cw_feature_int64s(&f, n);
+    cw_feature_integers(&f, sizeof(int64_t), n);
     assert_int_equal(n[1], 3);
     f = find(&example, "oneof");
     assert_int_equal(f.kind, CW_FEATURE_FLOAT);
@@ -182,7 +182,7 @@ static void merges_as_protobuf(void **state)
     assert_true(x[0] == 1.0f && x[1] == 2.0f && x[2] == 3.0f);
     f = find(&example, "pieces");
     assert_int_equal(cw_feature_count(&f), 3);
-    cw_feature_int64s(&f, n);
+    cw_feature_integers(&f, sizeof(int64_t), n);
     assert_true(n[0] == 4 && n[1] == 5 && n[2] == 6);
     bytes_free(&example);
 }

@@ -117,7 +117,7 @@ static int parse_example_extract(const struct cw_feature_spec *want, const struc
     if (!out)
         return err ? err->status : CW_E_MEMORY;
     if (n && want->dtype == CW_INT64)
-        cw_feature_int64s(f, out);
+        cw_feature_integers(f, sizeof(int64_t), out);
     else if (n)
         cw_feature_floats(f, out);
     return 0;

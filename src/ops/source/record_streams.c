@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "formats/decompress.h"
+#include "formats/tfrecord.h"
 #include "storage/file.h"
 
 /* ---- the kept stream ---- */
@@ -329,14 +330,14 @@ static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths
     return r;
 }
 
-int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
-                           const struct cw_record_streams_options *options, struct cw_source **ret,
-                           struct cw_error *err)
+int cw_record_streams_open_files(const struct cw_op *op, const struct cw_source_env *env,
+                                 const struct cw_record_streams_options *options,
+                                 const struct cw_source_files *files, enum cw_codec codec,
+                                 struct cw_source **ret, struct cw_error *err)
 {
-    _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     struct cw_index_options index = {
         .format = options->format,
-        .codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression")),
+        .codec = codec,
         .index_dir = env->index_dir,
         .threads = env->threads,
         .memory = env->memory,
@@ -353,11 +354,9 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
                                     .produce = options->produce,
                                     .file = streams_file,
                                     .path = streams_path};
-    int r = cw_source_files(op, "files", env, &files, err);
+    int r = cw_index_open(files->paths, files->prefixes, files->n, &index, &f->index, err);
     if (r == 0)
-        r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);
-    if (r == 0)
-        r = record_streams_sum_up(f, files.paths, err);
+        r = record_streams_sum_up(f, files->paths, err);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         streams_free(&f->base);
@@ -365,6 +364,51 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
     }
     *ret = &f->base;
     return 0;
+}
+
+int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
+                           const struct cw_record_streams_options *options, struct cw_source **ret,
+                           struct cw_error *err)
+{
+    _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
+    enum cw_codec codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression"));
+    int r = cw_source_files(op, "files", env, &files, err);
+    return r < 0 ? r : cw_record_streams_open_files(op, env, options, &files, codec, ret, err);
+}
+
+/* Checks that a record, whose data match their own CRC, is the record that was indexed. This finds a file
+ * whose content has changed while its size and time stayed the same. CW_E_DATA: it is another record. */
+static int record_streams_check_indexed(const struct cw_record_streams *t, uint64_t row,
+                                        const struct cw_tensor *raw, struct cw_error *err)
+{
+    uint64_t number;
+    size_t file = cw_record_streams_file(t, row, &number);
+    uint32_t indexed = t->index.segments[file].crcs[number], found;
+    /* little-endian, as base/hash.h */
+    memcpy(&found, (const uint8_t *)raw->data + raw->size - sizeof(found), sizeof(found));
+    if (found == indexed)
+        return 0;
+    const char *path = cw_file_path(t->files[file]);
+    cw_error_file(err, path);
+    return cw_error_set(err, CW_E_DATA,
+                        "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32
+                        ", the index has %08" PRIx32 "): the file has changed, but its size and time have "
+                        "not; rebuild its index (cachew index --rebuild)",
+                        path, number, found, indexed);
+}
+
+int cw_record_streams_check_crcs(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                                 struct cw_error *err)
+{
+    const struct cw_record_streams *t = (const struct cw_record_streams *)s;
+    char why[160];
+    int r = 0;
+    CW_ROWS_OK(i, b, r == 0)
+    if (cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
+        cw_block_fail(b, i, op->desc->name, "%s", why);
+    else
+        r = record_streams_check_indexed(t, b->rows[i], &b->raw[i], err);
+    return r;
 }
 
 size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)

@@ -58,6 +58,15 @@ struct cw_record_streams {
 int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
                            const struct cw_record_streams_options *options, struct cw_source **ret,
                            struct cw_error *err) _must_check_;
+/* As cw_record_streams_open, of the given files, without reading attributes. */
+int cw_record_streams_open_files(const struct cw_op *op, const struct cw_source_env *env,
+                                 const struct cw_record_streams_options *options,
+                                 const struct cw_source_files *files, enum cw_codec codec,
+                                 struct cw_source **ret, struct cw_error *err) _must_check_;
+/* Fails those rows of a block whose raw bytes, records of TFRecord files, don't match their CRCs. CW_E_DATA:
+ * a record is another one than was indexed, in a file whose size and time stayed the same. */
+int cw_record_streams_check_crcs(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                                 struct cw_error *err) _must_check_;
 /* Reads record number `record` of a file, counted with its headers, for an operator that opens the source.
  * The caller frees *ret. CW_E_DATA: it has more than max_length bytes. */
 int cw_record_streams_read(const struct cw_record_streams *f, size_t file, uint64_t record, uint8_t **ret,

@@ -2,48 +2,15 @@
  */
 #include "formats/tfrecord.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "ops/source/record_streams.h"
-#include "storage/file.h"
-
-/* Checks that a record, whose data match their own CRC, is the record that was indexed. This finds a file
- * whose content has changed while its size and time stayed the same. CW_E_DATA: it is another record. */
-static int tfrecord_check_indexed(const struct cw_record_streams *t, uint64_t row,
-                                  const struct cw_tensor *raw, struct cw_error *err)
-{
-    uint64_t number;
-    size_t file = cw_record_streams_file(t, row, &number);
-    uint32_t indexed = t->index.segments[file].crcs[number], found;
-    /* little-endian, as base/hash.h */
-    memcpy(&found, (const uint8_t *)raw->data + raw->size - sizeof(found), sizeof(found));
-    if (found == indexed)
-        return 0;
-    const char *path = cw_file_path(t->files[file]);
-    cw_error_file(err, path);
-    return cw_error_set(err, CW_E_DATA,
-                        "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32
-                        ", the index has %08" PRIx32 "): the file has changed, but its size and time have "
-                        "not; rebuild its index (cachew index --rebuild)",
-                        path, number, found, indexed);
-}
 
 static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
                             struct cw_error *err)
 {
-    const struct cw_record_streams *t = (const struct cw_record_streams *)s;
     const struct cw_port *port = &op->out[0];
-    char why[160];
     if (!port->live)
         return 0;
-    int r = 0;
-    bool verify = cw_attr_bool(op, "verify");
-    CW_ROWS_OK(i, b, verify && r >= 0)
-    if (cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
-        cw_block_fail(b, i, op->desc->name, "%s", why);
-    else
-        r = tfrecord_check_indexed(t, b->rows[i], &b->raw[i], err);
+    int r = cw_attr_bool(op, "verify") ? cw_record_streams_check_crcs(s, op, b, err) : 0;
     if (r >= 0)
         r = cw_block_ragged(b, port->value, err);
     if (r < 0)
