@@ -595,6 +595,25 @@ def test_the_schema(tmp_path):
         has(check, CHECK, "hits", "gain", "predicted_gain")
 
 
+def test_says_how_much_is_padding(tmp_path):
+    # batches of strings of 1 and 3 numbers: 2 of 6 numbers are padding, and none of n and value
+    chain = range_chain(
+        1 << 12,
+        {"op": "assign", "set": {"n": "1 + 2 * (value % 2)"}},
+        {"op": "bucket_by_length", "length": "n", "boundaries": [9], "sizes": [2, 2]},
+    )
+    told = explained(tmp_path, chain, run_s=0.2)
+    assert told["run"]["padding_bytes"] == 0
+    (tmp_path / "rows.jsonl").write_text('{"t": [1]}\n{"t": [1, 2, 3]}\n' * 500)
+    feature = {"dtype": "int32", "variable": True}
+    chain = [
+        {"op": "jsonl", "files": "rows.jsonl", "features": {"t": feature}},
+        {"op": "bucket_by_length", "length": "length(t)", "boundaries": [9], "sizes": [2, 2]},
+    ]
+    run = explained(tmp_path, chain, run_s=0.2)["run"]
+    assert run["padding_bytes"] * 3 == run["bytes"] > 0
+
+
 def test_the_text(tmp_path):
     path = write(tmp_path / "p.json", [{**SYNTHETIC, "cost_us": 1000}, {"op": "delay", "us": 100}, BATCH])
     ran = cachew("explain", path, "--run", RUN_S, "--threads", 1, "--check", "--seconds", 0.2, env=MODELLED)

@@ -169,6 +169,8 @@ class Operators:
         *,
         pad: Literal["longest", "boundary"] | float | Mapping[str, Any] = "longest",
         drop_remainder: bool = False,
+        group: int = 1,
+        remainder: Literal["next", "pad", "drop"] = "next",
     ) -> Dataset:
         """Makes batches of elements of similar length, padded to one shape.
 
@@ -189,6 +191,13 @@ class Operators:
             null]}}: for these components (an object or a number or "longest" or "boundary")
         drop_remainder: true: leave out the batches that are not full at the end of the epoch (true or
             false)
+        group: number of consecutive batches that share a bucket: batches k*group to k*group + group -
+            1. The number of ranks must divide it (an integer, from 1 to 1024)
+        remainder: what happens at the end of the epoch to the elements of a bucket that do not fill a
+            group: `next`, they go to the next larger bucket, and those of the last bucket make a group
+            of batches with fewer elements; `pad`, those of each bucket do (if there is an element for
+            each batch; otherwise as `next`); `drop`, they are left out. With group 1, `next` is the
+            same as `pad`: each bucket gives a short batch (a string: one of "next", "pad", "drop")
         """
 
     def bucketize(self, component: str, boundaries: Sequence[float]) -> Dataset:

@@ -13,7 +13,7 @@ static int pipeline_count_batches(const struct cw_local *l, uint64_t *ret)
     uint64_t n = l->sequence->n_positions;
     if (!c->counted)
         return 1;
-    *ret = n >= CW_ENDLESS ? UINT64_MAX : n / c->batch_size + (!c->drop_remainder && n % c->batch_size);
+    *ret = n >= CW_ENDLESS ? UINT64_MAX : n / c->batch_size + (!c->grouping.full_only && n % c->batch_size);
     return 0;
 }
 
@@ -25,7 +25,7 @@ static int pipeline_count_elements(const struct cw_local *l, uint64_t *ret)
     uint64_t n = l->sequence->n_positions;
     if (!c->elements_known)
         return 1;
-    *ret = n >= CW_ENDLESS ? UINT64_MAX : n - (c->drop_remainder ? n % c->batch_size : 0);
+    *ret = n >= CW_ENDLESS ? UINT64_MAX : n - (c->grouping.full_only ? n % c->batch_size : 0);
     return 0;
 }
 

@@ -237,7 +237,7 @@ static int cache_warm(struct cache *x, struct cw_error *err)
     if (r >= 0)
         r = cli_pipeline_open(&x->common, err);
     if (r >= 0) {
-        l->compiled->drop_remainder =
+        l->compiled->grouping.full_only =
             false; /* keep elements that this epoch leaves out, as other epochs deliver them */
         r = cache_warm_epoch(x, &o, err);
     }

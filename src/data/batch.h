@@ -15,11 +15,12 @@ struct cw_batch_component {
 };
 
 struct cw_batch {
-    uint64_t epoch, g; /* g: number of the batch in the epoch */
-    uint64_t index;    /* on a worker: number of the batch, or of its first element, within its range */
-    uint32_t n;        /* number of records */
-    uint32_t flags;    /* enum cw_record_flag that hold for the whole batch */
-    bool leading;      /* components have the leading (batch) dimension */
+    uint64_t epoch, g;    /* g: number of the batch in the epoch */
+    uint64_t index;       /* on a worker: number of the batch, or of its first element, within its range */
+    uint32_t n;           /* number of records */
+    uint32_t flags;       /* enum cw_record_flag that hold for the whole batch */
+    bool leading;         /* components have the leading (batch) dimension */
+    size_t padding_bytes; /* bytes of the components that are padding; 0 after operators on batches */
     unsigned n_components;
     struct cw_batch_component *components; /* in byte order of names */
     struct cw_record_id *ids;              /* by row: n entries */

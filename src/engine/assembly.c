@@ -443,6 +443,15 @@ static void fill_staged(const struct cw_assembly *a, unsigned k, uint64_t n, str
     }
 }
 
+/* Returns the bytes of a staged component of the first n rows. */
+static size_t staged_size(const struct cw_assembly *a, unsigned k, uint64_t n)
+{
+    size_t size = 0;
+    for (uint64_t i = 0; i < n; i++)
+        size += staged_row(a, k, i)->size;
+    return size;
+}
+
 int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct cw_error *err)
 {
     const struct cw_layout *l = a->layout;
@@ -475,14 +484,15 @@ int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct 
         } else {
             r = common_dims(a, k, n, c, err);
             if (c->dtype == CW_BYTES) {
-                for (uint64_t i = 0; i < n; i++)
-                    c->size += staged_row(a, k, i)->size;
+                c->size = staged_size(a, k, n);
                 staged_bytes += CW_ALIGN_UP(n * sizeof(uint64_t), COMPONENT_ALIGN);
             } else {
                 c->size = cw_dtype_size(c->dtype);
                 for (int i = 0; i < c->ndim && r >= 0; i++)
                     if (__builtin_mul_overflow(c->size, (size_t)c->dims[i], &c->size))
                         r = cw_error_nomem(err, SIZE_MAX, "a batch");
+                if (r >= 0)
+                    b->padding_bytes += c->size - staged_size(a, k, n);
             }
             staged_bytes += CW_ALIGN_UP(c->size, COMPONENT_ALIGN);
         }

@@ -7,37 +7,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "engine/batch_ops.h"
+#include "engine/flush.h"
 #include "engine/internal.h"
-#include "engine/slots.h"
-
-/* Ends a range of which everything is computed: if it ends with its epoch, its open batches become short
- * batches, in ascending order of keys; otherwise they are dropped. Mutex held. */
-static int range_flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
-{
-    const struct cw_compiled *c = r->compiled;
-    bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions, listed = !c->keyed;
-    for (unsigned k = 0; k < cw_n_keys(c); k++) {
-        struct cw_assembly *a = s->open[k];
-        if (!a)
-            continue;
-        if (!wanted) {
-            if (listed)
-                cw_range_remove_last(s);
-            s->open[k] = NULL;
-            cw_memory_drop_assembly(r, a);
-            continue;
-        }
-        s->open[k] = NULL;
-        s->counts.batched[k] += a->n_assigned;
-        a->closed = true;
-        if (!listed)
-            cw_range_append(s, a);
-        if (!(a->after = cw_slots_entry_at_end(r, s)))
-            return cw_error_nomem(err, 0, "a position");
-    }
-    cw_range_end(s, RANGE_FLUSHED);
-    return 0;
-}
 
 /* Sets the place where the range would begin again: after batch a. */
 static void range_pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_assembly *a)
@@ -94,7 +65,7 @@ static int range_take_head(struct cw_runner *r, struct cw_range *s, uint64_t dea
             return cw_error_copy(err, s->failed);
         if (s->state >= RANGE_FLUSHED)
             return 1;
-        if ((status = range_flush(r, s, err)) < 0)
+        if ((status = cw_range_flush(r, s, deadline_ns, err)) != 0)
             return status;
     }
 }
@@ -126,7 +97,7 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_b
 {
     CW_GUARD(&r->sched.mutex);
     bool all = cw_range_computed(s) && !s->failed && s->state != RANGE_POISONED && !r->sched.fatal.status;
-    if (all && s->state != RANGE_FLUSHED && range_flush(r, s, NULL) < 0)
+    if (all && s->state != RANGE_FLUSHED && cw_range_flush(r, s, CW_AT_ONCE, NULL) != 0)
         all = false;
     uint64_t n = s->n_taken;
     for (const struct cw_assembly *a = s->head; a && all; a = a->next) {

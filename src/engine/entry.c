@@ -40,6 +40,8 @@ void cw_entry_set(const struct cw_compiled *c, struct cw_entry *to, const struct
     static const struct cw_entry begin;
     from = from ? from : &begin;
     to->position = from->position;
+    to->group_given = from->group_given;
+    to->group_key = from->group_key;
     for (unsigned k = 0; k < cw_n_keys(c); k++)
         to->skip[k] = from->skip ? from->skip[k] : 0;
     for (unsigned k = 0; k < c->n_limits; k++)

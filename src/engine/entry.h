@@ -20,6 +20,8 @@ struct cw_entry {
     uint64_t *skip;
     /* [n_limits]: what each limit counted before `position`; NULL: nothing yet */
     struct cw_limit_count *limits;
+    /* the earlier batches include this many of a group of this key (cw_grouping); 0: no group has begun */
+    unsigned group_given, group_key;
 };
 
 /* Returns the number of keys: the number of buckets, or 1 without buckets. 0: batches follow from positions,

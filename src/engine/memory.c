@@ -53,7 +53,8 @@ void cw_memory_set_assemblies(struct cw_runner *r)
     wanted = CW_MIN(wanted, by_memory);
     m->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), ASSEMBLIES_MOST);
     if (buckets)
-        m->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
+        m->max_assemblies += r->compiled->n_buckets * (2 * (unsigned)CW_MIN(r->options.threads + 2, 16u) +
+                                                       r->compiled->grouping.size - 1);
     const struct cw_tuned t = {
         .what = "batches_under_way",
         .seen = {{"batch_bytes", (double)batch},

@@ -185,9 +185,9 @@ static size_t estimate_add_up(const struct cw_runner *r, const struct sample *s)
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
-    /* a batch of each kind is being filled, and a rank holds its batch until those of the other ranks are
-     * made */
-    batches *= 2;
+    /* a batch of each kind, or a group of them, is being filled, and a rank holds its batch until those of
+     * the other ranks are made */
+    batches *= 1 + c->grouping.size;
     /* all rows of one element are computed at once */
     batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest;
     size_t copies = s->rows > 1 ? 2 : 1; /* copies of columns, where rows are in several batches */

@@ -33,6 +33,34 @@ void cw_range_append(struct cw_range *s, struct cw_assembly *a)
     s->tail = a;
 }
 
+void cw_range_append_group(struct cw_range *s, struct cw_assembly *a)
+{
+    struct range_group *g = &s->groups[a->bucket];
+    *(g->tail ? &g->tail->next : &g->head) = a;
+    g->tail = a;
+    g->n++;
+}
+
+struct cw_assembly *cw_range_pop_group(struct cw_range *s, unsigned key)
+{
+    struct range_group *g = &s->groups[key];
+    struct cw_assembly *a = CW_POP(g->head);
+    a->next = NULL;
+    if (!g->head)
+        g->tail = NULL;
+    g->n--;
+    g->moved = 0;
+    return a;
+}
+
+void cw_range_deliver_group(const struct cw_runner *r, struct cw_range *s, struct cw_assembly *a)
+{
+    a->closed = true;
+    s->counts.group_given = (s->counts.group_given + 1) % r->compiled->grouping.size;
+    s->counts.group_key = s->counts.group_given ? a->bucket : 0;
+    cw_range_append(s, a);
+}
+
 void cw_range_remove_last(struct cw_range *s)
 {
     struct cw_assembly *last = s->tail, *before = NULL;
@@ -64,7 +92,7 @@ bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s
 {
     bool any = s->first || s->head;
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
-        any |= s->open[k] != NULL || (s->rows && s->keyed.by_key[k].n > 0);
+        any |= s->open[k] != NULL || s->groups[k].head || (s->rows && s->keyed.by_key[k].n > 0);
     return any;
 }
 
@@ -88,6 +116,8 @@ static void range_drop(struct cw_runner *r, struct cw_range *s)
             cw_memory_drop_assembly(r, s->open[k]);
         if (s->open)
             s->open[k] = NULL;
+        while (s->groups && s->groups[k].head)
+            cw_memory_drop_assembly(r, cw_range_pop_group(s, k));
     }
     s->keyed.n_held = 0;
     s->quarantined = cw_quarantined_free(s->quarantined);
@@ -108,6 +138,8 @@ void cw_range_begin(const struct cw_runner *r, struct cw_range *s)
         s->counts.arrived[k] = 0;
         s->counts.batched[k] = e->skip ? e->skip[k] : 0;
     }
+    s->counts.group_given = e->group_given;
+    s->counts.group_key = e->group_key;
     s->state = RANGE_OPEN;
 }
 
@@ -131,6 +163,7 @@ void cw_range_free(struct cw_runner *r, struct cw_range *s)
     free(s->counts.arrived);
     free(s->counts.batched);
     free(s->open);
+    free(s->groups);
     free(s);
 }
 
@@ -152,11 +185,13 @@ bool cw_range_rows_ready(const struct cw_runner *r, const struct cw_range *s)
 {
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
         const struct key_rows *x = &s->keyed.by_key[k];
-        uint64_t size = cw_key_size(r->compiled, k);
+        uint64_t size = cw_key_size(r->compiled, k), group = r->compiled->grouping.size, done = 0, more;
         size_t i = x->first;
         while (i < x->n && !x->batches[i])
             i++;
-        if (i < x->n && range_rows_done(s, x, i, size) + range_rows_done(s, x, i + 1, size) >= 2 * size - 1)
+        for (; i < x->n && done < 2 * group * size - 1 && (more = range_rows_done(s, x, i, size)) > 0; i++)
+            done += more;
+        if (done >= 2 * group * size - 1)
             return true;
     }
     return false;

@@ -32,13 +32,22 @@ struct range_keyed {
     size_t n_keys, keys_room;
 };
 
+/* The full batches of a key that wait until their group is complete; at the end of an epoch also the last
+ * batch of the key. */
+struct range_group {
+    struct cw_assembly *head, *tail;
+    unsigned n;     /* batches in the list */
+    uint64_t moved; /* rows of the first batch that are in a batch of flush.c already */
+};
+
 /* Counts of the elements that passed points since the range began, or began again. */
 struct range_counts {
     struct cw_limit_count *limits;
     uint64_t *arrived; /* by key: how many elements passed the last point */
     /* by key: how many elements are in full batches, or were in earlier batches when the range began */
     uint64_t *batched;
-    uint64_t slots_at; /* the position after the blocks that passed the last point */
+    uint64_t slots_at;               /* the position after the blocks that passed the last point */
+    unsigned group_given, group_key; /* as in struct cw_entry, of the batches in the list */
 };
 
 /* Each state includes the ones before it. */
@@ -69,6 +78,7 @@ struct cw_range {
     struct range_counts counts;
     struct cw_assembly *head, *tail; /* batches in the order of delivery */
     struct cw_assembly **open;       /* by key: the batch that is being filled */
+    struct range_group *groups;      /* by key */
     struct range_keyed keyed;
     struct cw_quarantined *quarantined; /* records that failed and are in no batch */
     /* the error of a stream, which comes after all its elements; with `rows`: the error of a record, which
@@ -117,6 +127,12 @@ bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s
 
 /* Appends a batch to the list of batches to deliver. */
 void cw_range_append(struct cw_range *s, struct cw_assembly *a);
+/* Appends a batch to those that wait for their group. */
+void cw_range_append_group(struct cw_range *s, struct cw_assembly *a);
+/* Removes the first batch of those of a key that wait for their group; there must be one. */
+struct cw_assembly *cw_range_pop_group(struct cw_range *s, unsigned key);
+/* Appends the batch that comes next in its group to the list of batches to deliver. */
+void cw_range_deliver_group(const struct cw_runner *r, struct cw_range *s, struct cw_assembly *a);
 /* Removes the last batch, which is not full, from the list of batches to deliver. */
 void cw_range_remove_last(struct cw_range *s);
 /* Appends a batch to the batches of its key. */
@@ -125,7 +141,7 @@ int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_er
 /* Returns whether the rows of a batch can be copied: they are computed, and no rows are added meanwhile. */
 bool cw_range_copyable(const struct cw_range *s, const struct cw_assembly *a);
 /* Returns whether clients can take rows of the range, which frees memory, before more of it is computed. They
- * can when a full batch, and all rows but one of the next batch, are computed: wherever the clients' batches
- * begin, one of them then lies within these rows. */
+ * can when a full group of batches, and all rows but one of the next group, are computed: wherever the
+ * clients' groups begin, one of them then lies within these rows. */
 bool cw_range_rows_ready(const struct cw_runner *r, const struct cw_range *s);
 void cw_epoch_ref_drop(struct epoch_ref *e); /* may be NULL */

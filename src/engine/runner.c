@@ -175,11 +175,12 @@ static int range_alloc(const struct cw_runner *r, struct cw_range *s, const stru
     s->passed = calloc(r->env.n_points, sizeof(*s->passed));
     s->counts.limits = calloc(r->compiled->n_limits + 1, sizeof(*s->counts.limits));
     s->open = calloc(n_keys + 1, sizeof(*s->open));
+    s->groups = calloc(n_keys + 1, sizeof(*s->groups));
     s->counts.arrived = calloc(n_keys + 1, sizeof(*s->counts.arrived));
     s->counts.batched = calloc(n_keys + 1, sizeof(*s->counts.batched));
     s->keyed.by_key = s->rows ? calloc(n_keys, sizeof(*s->keyed.by_key)) : NULL;
-    if (!s->passed || !s->counts.limits || !s->open || !s->counts.arrived || !s->counts.batched ||
-        (s->rows && !s->keyed.by_key))
+    if (!s->passed || !s->counts.limits || !s->open || !s->groups || !s->counts.arrived ||
+        !s->counts.batched || (s->rows && !s->keyed.by_key))
         return cw_error_nomem(err, 0, "a range");
     int status = cw_entry_init(r->compiled, &s->entry, err);
     if (status >= 0)
@@ -196,7 +197,7 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     *s = (struct cw_range){.runner = r, .begin = o->from.position, .limit = o->end, .rows = o->rows};
     bool last = o->end < CW_ENDLESS && o->end == r->sequence->n_positions;
     /* elements beyond the last whole batch are not computed */
-    if (last && r->compiled->counted && r->compiled->drop_remainder)
+    if (last && r->compiled->counted && r->compiled->grouping.full_only)
         s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
     int status = range_alloc(r, s, &o->from, err);
     if (status >= 0)

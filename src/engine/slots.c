@@ -150,22 +150,27 @@ static struct cw_entry *slots_entry_before(const struct cw_runner *r, const stru
     return e;
 }
 
-/* Returns the entry of the open batch with the earliest element; NULL: no batch is open. */
+/* Returns the entry of the waiting batch with the earliest element; NULL: no batch waits. A batch waits if it
+ * is not full, or its group is not complete. */
 static const struct cw_entry *entry_earliest_open(const struct cw_runner *r, const struct cw_range *s)
 {
     const struct cw_entry *first = NULL;
-    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
-        if (s->open[k] && s->open[k]->from && (!first || s->open[k]->from->position < first->position))
-            first = s->open[k]->from;
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
+        const struct cw_assembly *a = s->groups[k].head ? s->groups[k].head : s->open[k];
+        if (a && a->from && (!first || a->from->position < first->position))
+            first = a->from;
+    }
     return first;
 }
 
 /* Sets the skips of an entry from the elements that had arrived there: the elements in batches, less those
- * that had arrived. */
+ * that had arrived. Sets the group to that of the last batch in the list. */
 static void entry_set_skip(const struct cw_runner *r, const struct cw_range *s, struct cw_entry *e)
 {
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
         e->skip[k] = s->counts.batched[k] - e->skip[k];
+    e->group_given = s->counts.group_given;
+    e->group_key = s->counts.group_key;
 }
 
 /* Returns the entry after a batch that row idx[at] completed. NULL: out of memory. */
@@ -249,7 +254,8 @@ static int slots_open_batch(struct cw_runner *r, struct block *b, unsigned key, 
         int status = cw_memory_take_assembly(r, s, key, &a, err);
         if (status != 0)
             return status;
-        if (!s->rows && a->capacity > 1 && !(a->from = slots_entry_before(r, b, b->n_given)))
+        if (!s->rows && (a->capacity > 1 || r->compiled->grouping.size > 1) &&
+            !(a->from = slots_entry_before(r, b, b->n_given)))
             status = cw_error_nomem(err, 0, "a position");
         if (status == 0 && s->rows)
             status = cw_range_append_rows(s, a, err);
@@ -265,18 +271,41 @@ static int slots_open_batch(struct cw_runner *r, struct block *b, unsigned key, 
     return 0;
 }
 
-/* Closes a batch that is full; row idx[at] was the last one. */
+/* Delivers the batches of a group if it is complete; row idx[at] was the last one. */
+static int slots_close_group(struct cw_runner *r, struct block *b, unsigned key, size_t at,
+                             struct cw_error *err)
+{
+    struct cw_range *s = b->range;
+    struct range_group *g = &s->groups[key];
+    unsigned given = key == s->counts.group_key ? s->counts.group_given : 0;
+    if (g->n < r->compiled->grouping.size - given)
+        return 0;
+    while (g->n > 0) {
+        struct cw_assembly *a = cw_range_pop_group(s, key);
+        s->counts.batched[key] += a->n_assigned;
+        cw_range_deliver_group(r, s, a);
+        if (!(a->after = slots_entry_after(r, b, at)))
+            return cw_error_nomem(err, 0, "a position");
+    }
+    cw_sched_notify(r); /* the first of them may have all rows already */
+    return 0;
+}
+
+/* Closes a batch that is full; row idx[at] was the last one. A batch that waits for its group stays without
+ * `closed`, so that it is not finished before: at the epoch's end, its rows may go to other batches. */
 static int slots_close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at,
                              struct cw_error *err)
 {
     struct cw_range *s = b->range;
-    a->closed = true;
     s->open[a->bucket] = NULL;
+    if (!s->rows && r->compiled->keyed) {
+        cw_range_append_group(s, a);
+        return slots_close_group(r, b, a->bucket, at, err);
+    }
+    a->closed = true;
     if (s->rows)
         return 0;
     s->counts.batched[a->bucket] += a->n_assigned;
-    if (r->compiled->keyed)
-        cw_range_append(s, a);
     a->after = slots_entry_after(r, b, at);
     return a->after ? 0 : cw_error_nomem(err, 0, "a position");
 }

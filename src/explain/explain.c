@@ -213,8 +213,8 @@ static int batch_add_json(const struct cw_local *l, const struct cw_explain_opti
             json_array_append_new(varying, json_string(c->outputs[k].name));
     if (r >= 0) {
         json_t *batch = json_pack("{s:I, s:b, s:I, s:I, s:O, s:I}", "size", (json_int_t)c->batch_size,
-                                  "drop_remainder", c->drop_remainder, "bytes", (json_int_t)layout.slab_bytes,
-                                  "slab_bytes",
+                                  "drop_remainder", c->grouping.full_only, "bytes",
+                                  (json_int_t)layout.slab_bytes, "slab_bytes",
                                   (json_int_t)(layout.slab_bytes ? cw_slab_charge(layout.slab_bytes) : 0),
                                   "varying", varying, "memory_budget_bytes", (json_int_t)o->run.memory);
         json_object_set_new(facts, "batch", batch);

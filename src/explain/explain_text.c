@@ -226,6 +226,9 @@ static void text_add_run(const json_t *facts, struct cw_text *t)
                 "waited %.0f %%\n",
                 json_get_number(run, "idle_share") * 100, json_get_number(run, "other_share") * 100,
                 json_get_number(run, "wait_share") * 100);
+    if (json_get_number(run, "padding_bytes") > 0)
+        cw_text_add(t, "  %.1f %% of the bytes of the batches are padding\n",
+                    json_get_number(run, "padding_bytes") / json_get_number(run, "bytes") * 100);
     cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n",
                 json_bytes_text(run, "read_bytes", a), json_bytes_text(run, "memory_peak_bytes", b));
     text_add_parts(t, run);

@@ -127,7 +127,7 @@ static int measure_take(struct cw_local *l, const struct cw_measure_options *o, 
              paused_until = 0, half_elements = 0;
     double half_s = 0;
     int r = 0;
-    m->batches = m->elements = m->bytes = 0;
+    m->batches = m->elements = m->bytes = m->padding_bytes = 0;
     m->noise = 0;
     while (r == 0 && (last < end || (cw_cost_modelled() && m->batches < MODELLED_BATCHES))) {
         struct cw_batch *b;
@@ -142,6 +142,7 @@ static int measure_take(struct cw_local *l, const struct cw_measure_options *o, 
         m->elements += n;
         for (unsigned k = 0; k < b->n_components; k++)
             m->bytes += b->components[k].size;
+        m->padding_bytes += b->padding_bytes;
         cw_iterator_release(l->iterator, b);
         if (o->rate > 0) {
             r = measure_keep_rate(o, start, m, n, &paused_until, err);
@@ -264,9 +265,10 @@ json_t *cw_measurement_json(const struct cw_measurement *m)
     double idle = CW_MIN((double)p->idle_ns / run_ns, 1.0),
            busy = p->run_ns ? (busy_s * 1e9 - (double)p->cold_ns) / run_ns
                             : 1; /* cold_ns is subtracted, since cold reads run on separate read threads */
-    return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads",
-                     (int)m->options.threads, "seconds", m->seconds, "batches", (json_int_t)m->batches,
-                     "elements", (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",
+    return json_pack("{s:i, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}",
+                     "threads", (int)m->options.threads, "seconds", m->seconds, "batches",
+                     (json_int_t)m->batches, "elements", (json_int_t)m->elements, "bytes",
+                     (json_int_t)m->bytes, "padding_bytes", (json_int_t)m->padding_bytes, "elements_per_s",
                      (double)m->elements / s, "batches_per_s", (double)m->batches / s, "bytes_per_s",
                      (double)m->bytes / s, "first_batch_s", m->first_batch_s, "busy_s", busy_s, "idle_share",
                      idle, "other_share", CW_MAX(1 - idle - busy, 0.0), "wait_share",

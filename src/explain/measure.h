@@ -21,7 +21,8 @@ struct cw_measure_options {
 struct cw_measurement {
     double seconds, first_batch_s; /* first_batch_s: from the first request to the first batch */
     uint64_t batches, elements, bytes;
-    double noise; /* relative deviation of the rates of both halves from their mean */
+    uint64_t padding_bytes; /* part of `bytes` */
+    double noise;           /* relative deviation of the rates of both halves from their mean */
     /* sums over all threads of this process: on a CPU; waiting for a CPU that was busy with something else */
     double cpu_s, delay_s;
     struct cw_measure_options options;

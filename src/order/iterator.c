@@ -82,8 +82,23 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
                     struct cw_iterator **ret, struct cw_error *err)
 {
     struct cw_producer *producer;
-    int r = cw_producer_local(s, o->seed, &o->runner, &producer, err);
+    int r = cw_iterator_check_ranks(s->compiled, o->world_size, err);
+    if (r >= 0)
+        r = cw_producer_local(s, o->seed, &o->runner, &producer, err);
     return r < 0 ? r : cw_iterator_over(producer, o, state, ret, err);
+}
+
+int cw_iterator_check_ranks(const struct cw_compiled *c, uint64_t world_size, struct cw_error *err)
+{
+    char have[32], expected[64];
+    if (c->grouping.size == 1 || c->grouping.size % world_size == 0)
+        return 0;
+    snprintf(have, sizeof(have), "%" PRIu64, world_size);
+    snprintf(expected, sizeof(expected), "a divisor of %u", c->grouping.size);
+    return cw_error_value(err, CW_E_OPTION, "world_size", have, expected,
+                          "world size %s: expected %s, the group of %s, so that in each step the batches of "
+                          "all ranks are of one bucket",
+                          have, expected, c->batcher->name);
 }
 
 struct cw_runner *cw_iterator_runner(struct cw_iterator *it)

@@ -34,6 +34,9 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
  * sequence must outlive the iterator. */
 int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state,
                     struct cw_iterator **ret, struct cw_error *err) _must_check_;
+/* Checks that the ranks of a job can share the pipeline's batches. */
+int cw_iterator_check_ranks(const struct cw_compiled *c, uint64_t world_size,
+                            struct cw_error *err) _must_check_;
 struct cw_iterator *cw_iterator_free(struct cw_iterator *it);
 /* Sets *ret to the next batch of this rank; the caller may release it with cw_iterator_release at any time.
  * Returns 1 after the last epoch. deadline_ns: 0: no limit. The position stays before the batch until

@@ -36,8 +36,8 @@ static const char *state_read_key(const char *at, unsigned *key)
     return at + used;
 }
 
-/* Adds `skip` for keys that skip something, and `limits` ("limit:pass:elements") for limits that counted
- * something. */
+/* Adds `skip` for keys that skip something, `limits` ("limit:pass:elements") for limits that counted
+ * something, and `group` ("key:batches") if a group of batches has begun. */
 static int state_add_entry(const struct cw_compiled *c, json_t *state, const struct cw_entry *e)
 {
     struct cw_text skip = {0}, limits = {0};
@@ -53,7 +53,10 @@ static int state_add_entry(const struct cw_compiled *c, json_t *state, const str
                         e->limits[k].count);
     int r = skip.failed || limits.failed ||
                     (skip.size && json_object_set_new(state, "skip", json_string(skip.data)) < 0) ||
-                    (limits.size && json_object_set_new(state, "limits", json_string(limits.data)) < 0)
+                    (limits.size && json_object_set_new(state, "limits", json_string(limits.data)) < 0) ||
+                    (e->group_given &&
+                     json_object_set_new(state, "group",
+                                         json_sprintf("%u:%u", e->group_key, e->group_given)) < 0)
                 ? -1
                 : 0;
     cw_text_deinit(&skip);
@@ -173,6 +176,21 @@ static int state_read_skip(const struct cw_compiled *c, const char *skip, struct
     return 0;
 }
 
+/* Reads `group`: text, which may be NULL. */
+static int state_read_group(const struct cw_compiled *c, const char *text, struct cw_entry *e,
+                            struct cw_error *err)
+{
+    int used = 0;
+    if (!text || (sscanf(text, "%u:%u%n", &e->group_key, &e->group_given, &used) == 2 && !text[used] &&
+                  e->group_key < c->n_buckets && e->group_given < c->grouping.size))
+        return 0;
+    return cw_error_set(
+        err, CW_E_STATE,
+        "state: group is \"%.60s\", so the state is damaged: expected \"bucket:batches\", with "
+        "a bucket below %u and fewer than %u batches",
+        text, c->n_buckets, c->grouping.size);
+}
+
 /* e has room for all keys. */
 static int state_read_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e,
                             struct cw_error *err)
@@ -183,6 +201,8 @@ static int state_read_entry(const struct cw_compiled *c, const json_t *state, st
     unsigned k;
     if (r >= 0 && skip)
         r = state_read_skip(c, skip, e, err);
+    if (r >= 0)
+        r = state_read_group(c, json_string_value(json_object_get(state, "group")), e, err);
     for (const char *at = limits; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
         struct cw_limit_count l = {.started = true};
         used = 0;
@@ -309,7 +329,7 @@ static int state_check_position(const struct cw_iterator *it, struct cw_error *e
 {
     const struct cw_compiled *c = it->compiled;
     uint64_t n = it->plan.n_positions, size = c->batch_size, position = it->at.entry.position, g = it->at.g,
-             batches = c->drop_remainder ? n / size : n / size + (n % size != 0);
+             batches = c->grouping.full_only ? n / size : n / size + (n % size != 0);
     if (position > n)
         return state_wrong(err, "position", position,
                            "at most %" PRIu64 ", the number of positions of an epoch", n);

@@ -98,6 +98,21 @@ static int compile_bind_batcher(struct cw_compile *x, const struct cw_node *node
     return 0;
 }
 
+/* Returns how a batcher groups batches. */
+static struct cw_grouping compile_grouping(const struct cw_node *node)
+{
+    const json_t *group = json_object_get(node->attrs, "group");
+    const char *remainder = json_string_value(json_object_get(node->attrs, "remainder"));
+    struct cw_grouping g = {.size = group ? (unsigned)json_integer_value(group) : 1,
+                            .full_only = json_is_true(json_object_get(node->attrs, "drop_remainder"))};
+    if (remainder && g.size > 1 && strcmp(remainder, "next") == 0)
+        g.remainder = CW_REMAINDER_NEXT;
+    else if (g.full_only || (remainder && strcmp(remainder, "drop") == 0))
+        g.remainder = CW_REMAINDER_DROP;
+    g.full_only |= g.remainder == CW_REMAINDER_DROP;
+    return g;
+}
+
 static int compile_batcher(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
@@ -113,7 +128,7 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     c->batcher = node->desc;
     c->batcher_attrs = node->attrs;
     c->keyed = node->desc->batcher->keyed;
-    c->drop_remainder = json_is_true(json_object_get(node->attrs, "drop_remainder"));
+    c->grouping = compile_grouping(node);
     c->n_buckets = json_is_array(sizes) ? (unsigned)json_array_size(sizes) : 1;
     c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
     if (!c->bucket_sizes)
@@ -124,6 +139,18 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
         c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
     }
     return compile_bind_batcher(x, node, first);
+}
+
+/* Sets the error about a `skip` of n batches that leaves out a part of a group. */
+static int compile_skipped_groups(struct cw_compile *x, const struct cw_node *node, uint64_t n)
+{
+    char have[32], expected[64];
+    snprintf(have, sizeof(have), "%llu", (unsigned long long)n);
+    snprintf(expected, sizeof(expected), "a multiple of %u, the group of %s", x->c->grouping.size,
+             x->c->batcher->name);
+    cw_error_op(x->err, node->desc->name);
+    return cw_error_value(x->err, CW_E_PIPELINE, "count", have, expected, "%s: count is %s: expected %s",
+                          node->desc->name, have, expected);
 }
 
 /* Checks an operator that comes after a batcher. A `take` or `skip` of batches sets which batches are
@@ -156,6 +183,8 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     }
     if (counts_batches && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
+        if (index->limit == CW_LIMIT_SKIP && n % c->grouping.size)
+            return compile_skipped_groups(x, node, n);
         c->is_limit[node->position] = true;
         if (index->limit == CW_LIMIT_SKIP)
             c->batch_from = n > c->batch_to - c->batch_from ? c->batch_to : c->batch_from + n;
@@ -545,7 +574,7 @@ static int compile(struct cw_compile *x)
     struct cw_compiled *c = x->c;
     unsigned n = c->pipeline->n_ops;
     struct flow flow;
-    c->batch_size = 1;
+    c->batch_size = c->grouping.size = 1;
     c->batch_to = c->take = UINT64_MAX;
     c->n_keys = n + 1;
     c->salts = calloc(c->n_keys, sizeof(*c->salts));
@@ -561,9 +590,9 @@ static int compile(struct cw_compile *x)
         return r;
     c->counted = flow.counted && !c->keyed;
     c->elements_known = flow.counted && (!c->keyed || (c->batch_from == 0 && c->batch_to == UINT64_MAX &&
-                                                       !c->drop_remainder));
+                                                       !c->grouping.full_only));
     c->sequential |= flow.limited && c->keyed;
-    if (c->drop_remainder && !c->keyed)
+    if (c->grouping.full_only && !c->keyed)
         compile_whole_batches(c, x->last_takes);
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)

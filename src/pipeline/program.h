@@ -113,11 +113,11 @@ struct cw_compiled {
     const json_t *batcher_attrs;
     bool keyed;          /* the batcher fills a batch for each key */
     uint64_t batch_size; /* elements of a full batch; 1 without a batcher; else the largest of bucket_sizes */
-    bool drop_remainder;
-    unsigned n_buckets;         /* number of keys: 0 without a batcher, 1 if the batcher is not keyed */
-    uint64_t *bucket_sizes;     /* by key: elements of a full batch */
-    int64_t *bucket_longest;    /* by key: the largest length that the bucket holds, or CW_PAD_LONGEST */
-    struct cw_padding *padding; /* by output; NULL: the batcher pads none */
+    struct cw_grouping grouping; /* full_only: `drop_remainder` */
+    unsigned n_buckets;          /* number of keys: 0 without a batcher, 1 if the batcher is not keyed */
+    uint64_t *bucket_sizes;      /* by key: elements of a full batch */
+    int64_t *bucket_longest;     /* by key: the largest length that the bucket holds, or CW_PAD_LONGEST */
+    struct cw_padding *padding;  /* by output; NULL: the batcher pads none */
     /* from `take` and `skip` after a batcher, where the number of batches is not known: batches [batch_from,
      * batch_to) of the epoch are delivered */
     uint64_t batch_from, batch_to;

@@ -54,6 +54,27 @@ struct cw_padding {
 #define CW_PAD_LONGEST (-1)  /* the largest size in the batch */
 #define CW_PAD_BOUNDARY (-2) /* the largest length that the batch's bucket holds */
 
+/* What becomes of a key's elements that fill no group of batches when the epoch ends. */
+enum cw_remainder {
+    CW_REMAINDER_PAD,  /* a group of batches with fewer elements; too few for that: as CW_REMAINDER_NEXT */
+    CW_REMAINDER_NEXT, /* they go to the next larger key; after the last key, a group with fewer elements */
+    CW_REMAINDER_DROP,
+};
+
+/* How a batcher groups batches: each `size` consecutive batches of an epoch have one key. */
+struct cw_grouping {
+    unsigned size; /* at least 1 */
+    enum cw_remainder remainder;
+    bool full_only; /* batches that are not full are dropped: always with _DROP, perhaps with _NEXT */
+};
+
+/* Call at the end of an epoch; waiting: [n_keys] the elements of each key that are in no batch. given: the
+ * number of batches that the last group, of `key`, has already, less than its size. Returns the number of
+ * elements of the next batch; 0: there is none. Sets *ret to the batch's key. Its elements are the first ones
+ * of that key, then those of the key below, and so on. */
+uint64_t cw_grouping_rest(const struct cw_grouping *g, unsigned n_keys, const uint64_t *sizes,
+                          const uint64_t *waiting, unsigned key, unsigned given, unsigned *ret);
+
 struct cw_batcher {
     const char *sizes; /* the attribute with the elements of a full batch: an integer, or a list by key */
     /* true: elements go to the open batch of their key, and full batches come in the order in which they fill

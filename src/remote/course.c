@@ -103,7 +103,7 @@ static int course_begin_placer(struct course *c, const struct cw_cursor *from, s
     c->planned = from->g;
     c->placer_g = course_next_placed(c, from->g);
     int r = cw_placer_init(&c->placer, course_remote(c)->job.n_keys, p->n_buckets ? p->bucket_sizes : single,
-                           p->drop_remainder, &from->entry, c->end, err);
+                           &p->grouping, &from->entry, c->end, err);
     if (r >= 0 && p->n_limits)
         cw_placer_limit(&c->placer, &from->entry, p->n_limits, p->take);
     return r;
@@ -173,11 +173,14 @@ void cw_course_free(struct course *c)
 /* ---- slots ---- */
 
 /* Returns the description of a fetch for a part of a batch. */
-static struct fetch part_fetch(const struct course *c, Cachew__What what, unsigned key,
-                               const struct cw_placer_part *part)
+static struct fetch part_fetch(const struct course *c, Cachew__What what, const struct cw_placer_part *part)
 {
-    return (struct fetch){
-        .epoch = c->epoch, .what = what, .key = key, .begin = part->begin, .first = part->from, .n = part->n};
+    return (struct fetch){.epoch = c->epoch,
+                          .what = what,
+                          .key = part->key,
+                          .begin = part->begin,
+                          .first = part->from,
+                          .n = part->n};
 }
 
 /* Returns a fetch for a part of a batch: takes an early fetch, or makes a new one. NULL: out of memory. */
@@ -193,15 +196,19 @@ static struct fetch *course_fetch(struct course *c, const struct fetch *what)
     return cw_fetch_new(course_remote(c), what);
 }
 
-/* Call when a batch of this key is planned: frees the key's remaining early fetches. The batch did not take
- * them, so they belong to another rank's batch. */
-static void course_drop_early(struct course *c, unsigned key)
+/* Call when a batch is planned: frees the remaining early fetches of its keys if the batch ends a group. The
+ * batches of the group did not take them, so they belong to another rank's batch. */
+static void course_drop_early(struct course *c, const struct cw_placer_batch *b)
 {
-    for (struct fetch **at = &c->early; *at;)
-        if ((*at)->key == key)
-            cw_fetch_drop(course_remote(c), at);
-        else
-            at = &(*at)->sibling;
+    unsigned begun;
+    if (cw_placer_group(&c->placer, &begun))
+        return;
+    for (size_t i = 0; i < b->n_parts; i++)
+        for (struct fetch **at = &c->early; *at;)
+            if ((*at)->key == b->parts[i].key)
+                cw_fetch_drop(course_remote(c), at);
+            else
+                at = &(*at)->sibling;
 }
 
 /* Returns the link to the first slot with a batch number of at least g, or where it would be inserted. */
@@ -236,12 +243,13 @@ int cw_course_add_slot(struct course *c, uint64_t g, const struct cw_placer_batc
         .begin = begin, .from = g, .n = counted ? CW_MIN(p->batch_size, c->end - begin) : 0};
     const struct cw_placer_part *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
-    Cachew__What kind = !b       ? CACHEW__WHAT__WHAT_BATCHES
-                        : n == 1 ? CACHEW__WHAT__WHAT_ROWS
-                                 : CACHEW__WHAT__WHAT_PART;
+    /* a worker makes a whole batch of rows of one key only as a batch of that key */
+    Cachew__What kind = !b                                 ? CACHEW__WHAT__WHAT_BATCHES
+                        : n == 1 && parts[0].key == b->key ? CACHEW__WHAT__WHAT_ROWS
+                                                           : CACHEW__WHAT__WHAT_PART;
     s->key = b ? b->key : 0;
     for (size_t i = 0; i < n; i++, fetch = &(*fetch)->sibling) {
-        const struct fetch what = part_fetch(c, kind, s->key, &parts[i]);
+        const struct fetch what = part_fetch(c, kind, &parts[i]);
         if (!(*fetch = course_fetch(c, &what))) {
             cw_fetches_free(r, &s->fetches); /* a slot has all its fetches or none */
             return cw_error_nomem(err, sizeof(**fetch), "a batch");
@@ -378,7 +386,7 @@ static int course_learn_keys(struct course *c, struct placer_range *range, bool 
 static uint64_t course_count_batches(const struct course *c)
 {
     const struct cw_compiled *p = course_compiled(c);
-    return c->end / p->batch_size + (c->end % p->batch_size && !p->drop_remainder);
+    return c->end / p->batch_size + (c->end % p->batch_size && !p->grouping.full_only);
 }
 
 bool cw_course_count_sequential(const struct course *c, uint64_t *ret)
@@ -507,7 +515,7 @@ static int course_fetch_early(struct course *c, struct cw_error *err)
         return 0;
     for (unsigned key = 0; key < c->placer.n_keys; key++)
         while (cw_placer_request(&c->placer, key, &part)) {
-            const struct fetch what = part_fetch(c, CACHEW__WHAT__WHAT_PART, key, &part);
+            const struct fetch what = part_fetch(c, CACHEW__WHAT__WHAT_PART, &part);
             struct fetch *f = cw_fetch_new(course_remote(c), &what);
             if (!f)
                 return cw_error_nomem(err, sizeof(*f), "a batch");
@@ -537,7 +545,7 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
         if (course_wants(c, c->planned))
             r = cw_course_add_slot(c, c->planned, b, err);
         if (b)
-            course_drop_early(c, b->key);
+            course_drop_early(c, b);
         c->planned++;
     }
     return CW_MIN(r, 0);

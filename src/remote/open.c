@@ -82,6 +82,18 @@ static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_opti
     return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
 }
 
+/* Sets the error about at-most-once with ranks and groups of batches. */
+static int groups_of_ranks(const struct cw_compiled *c, const struct cw_remote_options *o,
+                           struct cw_error *err)
+{
+    return cw_error_value(
+        err, CW_E_OPTION, "guarantee", "at-most-once", "exactly-once, or a world size of 1",
+        "guarantee \"at-most-once\" with %u ranks and %s with group %u: each rank makes its "
+        "batches of different ranges, so they can't be of one bucket in each step; expected "
+        "guarantee \"exactly-once\", or a world size of 1",
+        o->world_size, c->batcher->name, c->grouping.size);
+}
+
 static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_options *o,
                            struct cw_error *err)
 {
@@ -91,6 +103,8 @@ static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_o
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
                               "guarantee \"at-most-once\" with order \"exact\": lost batches leave gaps in "
                               "the order; expected order \"any\"");
+    if (owns_ranges(c, o) && c->grouping.size > 1)
+        return groups_of_ranks(c, o, err);
     if (owns_ranges(c, o) && c->n_limits)
         return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once",
                               "exactly-once, or a world size of 1",
@@ -180,6 +194,7 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
                                            .own_ranges = owns_ranges(l->compiled, &o)};
     int r;
     if ((r = check_sources(l->compiled, err)) < 0 || (r = check_service(o.service, err)) < 0 ||
+        (r = cw_iterator_check_ranks(l->compiled, o.world_size, err)) < 0 ||
         (r = check_guarantee(l->compiled, &o, err)) < 0 ||
         (r = open_producer(l->compiled, &o, &io, state, &producer, err)) < 0 ||
         (r = cw_local_over(l, producer, &io, state, err)) < 0) /* frees the producer on failure */

@@ -7,21 +7,25 @@
 
 #include "base/array.h"
 
-int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder,
-                   const struct cw_entry *from, uint64_t end, struct cw_error *err)
+int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes,
+                   const struct cw_grouping *grouping, const struct cw_entry *from, uint64_t end,
+                   struct cw_error *err)
 {
     *w = (struct cw_placer){.n_keys = n_keys,
                             .sizes = sizes,
-                            .drop_remainder = drop_remainder,
+                            .grouping = *grouping,
+                            .group_given = from->group_given,
+                            .group_key = from->group_key,
                             .begin = from->position,
                             .end = end,
                             .take = UINT64_MAX,
                             .last = &w->batches};
-    if (!(w->taken = calloc(4 * (size_t)n_keys, sizeof(*w->taken))))
+    if (!(w->taken = calloc(5 * (size_t)n_keys, sizeof(*w->taken))))
         return cw_error_nomem(err, 0, "the batches of an epoch");
     w->planned = w->taken + n_keys;
     w->seen = w->planned + n_keys;
     w->requested = w->seen + n_keys;
+    w->waiting = w->requested + n_keys;
     for (unsigned k = 0; k < n_keys && from->skip; k++)
         w->taken[k] = w->planned[k] = from->skip[k];
     return 0;
@@ -106,6 +110,25 @@ static size_t placer_range_of(const struct cw_placer *w, unsigned key, uint64_t 
     return CW_FIRST(i, 1, w->at + 1, placer_before(w, i, key) > element) - 1;
 }
 
+/* Counts the elements of a batch by key. */
+static void placer_count(const struct cw_placer_batch *b, uint64_t *counts)
+{
+    for (size_t i = 0; i < b->n_parts; i++)
+        counts[b->parts[i].key] += b->parts[i].n;
+}
+
+/* Returns whether the next planned batch has no elements from number limit[key] on. */
+static bool placer_batch_within(struct cw_placer *w, const struct cw_placer_batch *b, const uint64_t *limit)
+{
+    bool within = true;
+    placer_count(b, w->planned);
+    for (size_t i = 0; i < b->n_parts; i++)
+        within &= w->planned[b->parts[i].key] <= limit[b->parts[i].key];
+    for (size_t i = 0; i < b->n_parts; i++)
+        w->planned[b->parts[i].key] -= b->parts[i].n;
+    return within;
+}
+
 /* Drops the planned batches that have elements from number limit[key] on. Returns how many planned batches
  * are left. */
 static size_t placer_drop_behind(struct cw_placer *w, const uint64_t *limit)
@@ -113,8 +136,8 @@ static size_t placer_drop_behind(struct cw_placer *w, const uint64_t *limit)
     struct cw_placer_batch **at = &w->batches;
     size_t n = 0;
     memcpy(w->planned, w->taken, w->n_keys * sizeof(*w->planned));
-    for (; *at && w->planned[(*at)->key] + (*at)->n <= limit[(*at)->key]; at = &(*at)->next, n++)
-        w->planned[(*at)->key] += (*at)->n;
+    for (; *at && placer_batch_within(w, *at, limit); at = &(*at)->next, n++)
+        placer_count(*at, w->planned);
     struct cw_placer_batch *dropped = *at;
     *at = NULL;
     w->last = at;
@@ -150,26 +173,51 @@ uint64_t cw_placer_planned(const struct cw_placer *w, const struct placer_range 
                                                                           : 0;
 }
 
-/* Plans a batch of the next n elements of a key that are in no batch yet. */
-static int placer_add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret,
-                            struct cw_error *err)
+/* Returns the number of parts that the next n elements of a key have, which are in no batch yet. Writes them
+ * to `parts` unless it is NULL. */
+static size_t placer_parts(const struct cw_placer *w, unsigned key, uint64_t n, struct cw_placer_part *parts)
 {
     uint64_t from = w->planned[key], upto = from + n;
-    size_t first = placer_range_of(w, key, from), last = first;
-    while (last < w->at && placer_before(w, last + 1, key) < upto)
-        last++;
-    struct cw_placer_batch *b = malloc(sizeof(*b) + (last - first + 1) * sizeof(b->parts[0]));
+    size_t n_parts = 0;
+    for (size_t i = placer_range_of(w, key, from); from < upto; i++) {
+        uint64_t end = i < w->at ? CW_MIN(upto, placer_before(w, i + 1, key)) : upto;
+        for (; from < end; n_parts++) {
+            uint64_t m = CW_MIN(end - from, w->sizes[key]);
+            if (parts)
+                parts[n_parts] = (struct cw_placer_part){
+                    .key = key, .begin = w->ranges[i].begin, .from = from - placer_before(w, i, key), .n = m};
+            from += m;
+        }
+    }
+    return n_parts;
+}
+
+/* Returns the number of elements of a key that are in no batch, among those that the plan has passed. */
+static uint64_t placer_waiting(const struct cw_placer *w, unsigned key)
+{
+    return w->seen[key] > w->planned[key] ? w->seen[key] - w->planned[key] : 0;
+}
+
+/* Plans a batch of the next n elements of a key that are in no batch yet. rest: at the end of an epoch, where
+ * there may be fewer; then elements of smaller keys follow, in descending order. */
+static int placer_add_batch(struct cw_placer *w, unsigned key, uint64_t n, bool rest,
+                            const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    size_t n_parts = 0;
+    uint64_t left = n, share;
+    for (unsigned k = key + 1; k-- > 0 && left > 0; left -= share) {
+        share = rest ? CW_MIN(left, placer_waiting(w, k)) : left;
+        n_parts += placer_parts(w, k, share, NULL);
+    }
+    struct cw_placer_batch *b = malloc(sizeof(*b) + n_parts * sizeof(b->parts[0]));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "a batch");
-    *b = (struct cw_placer_batch){.key = key, .n = n};
-    for (size_t i = first; i <= last; i++) {
-        uint64_t end = i == last ? upto : placer_before(w, i + 1, key);
-        if (end > from)
-            b->parts[b->n_parts++] = (struct cw_placer_part){
-                .begin = w->ranges[i].begin, .from = from - placer_before(w, i, key), .n = end - from};
-        from = end;
+    *b = (struct cw_placer_batch){.key = key, .n = left = n};
+    for (unsigned k = key + 1; k-- > 0 && left > 0; left -= share) {
+        share = rest ? CW_MIN(left, placer_waiting(w, k)) : left;
+        b->n_parts += placer_parts(w, k, share, b->parts + b->n_parts);
+        w->planned[k] += share;
     }
-    w->planned[key] = upto;
     *w->last = b;
     w->last = &b->next;
     w->n_batches++;
@@ -182,12 +230,28 @@ static int placer_add_batch(struct cw_placer *w, unsigned key, uint64_t n, const
 static uint64_t placer_next_size(const struct cw_placer *w)
 {
     uint64_t n = CW_MIN(w->sizes[0], w->take - w->planned[0]);
-    return w->drop_remainder && n < w->sizes[0] ? 0 : n;
+    return w->grouping.full_only && n < w->sizes[0] ? 0 : n;
 }
 
 static bool placer_took_all(const struct cw_placer *w)
 {
     return w->n_keys == 1 && placer_next_size(w) == 0;
+}
+
+unsigned cw_placer_group(const struct cw_placer *w, unsigned *ret)
+{
+    const struct cw_placer_batch *b = w->batches;
+    while (b && b->next)
+        b = b->next;
+    *ret = b ? b->key : w->group_key;
+    return (unsigned)((w->group_given + w->n_batches) % w->grouping.size);
+}
+
+/* Returns whether the group that the key begins, or has begun with `given` batches, is full once the plan has
+ * passed `seen` elements of the key. */
+static bool placer_fills_group(const struct cw_placer *w, unsigned key, unsigned given, uint64_t seen)
+{
+    return seen >= w->planned[key] + (w->grouping.size - given) * w->sizes[key];
 }
 
 /* Continues the plan with the elements of a range. 0: they completed a batch; 1: they did not. */
@@ -199,14 +263,15 @@ static int placer_plan_range(struct cw_placer *w, struct placer_range *range,
     if (w->n_keys == 1) {
         uint64_t n = placer_next_size(w);
         if (!range->known || range->before[0] + range->elements >= w->planned[0] + n)
-            return placer_add_batch(w, 0, n, ret, err);
+            return placer_add_batch(w, 0, n, false, ret, err);
         w->seen[0] = range->before[0] + range->elements;
         return 1;
     }
+    unsigned begun, given = cw_placer_group(w, &begun);
     while (w->element < range->n) {
         unsigned key = range->keys[w->element];
-        bool full = w->seen[key] + 1 == w->planned[key] + w->sizes[key];
-        int r = full ? placer_add_batch(w, key, w->sizes[key], ret, err) : 1;
+        bool full = placer_fills_group(w, key, key == begun ? given : 0, w->seen[key] + 1);
+        int r = full ? placer_add_batch(w, key, w->sizes[key], false, ret, err) : 1;
         if (r < 0)
             return r;
         w->seen[key]++;
@@ -217,10 +282,22 @@ static int placer_plan_range(struct cw_placer *w, struct placer_range *range,
     return 1;
 }
 
+/* Returns the size of the next batch at the end of the epoch, and sets *ret to its key; 0: there is none. */
+static uint64_t placer_rest(const struct cw_placer *w, unsigned *ret)
+{
+    unsigned begun, given = cw_placer_group(w, &begun);
+    for (unsigned k = 0; k < w->n_keys; k++)
+        w->waiting[k] = placer_waiting(w, k);
+    return cw_grouping_rest(&w->grouping, w->n_keys, w->sizes, w->waiting, begun, given, ret);
+}
+
 int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err)
 {
+    unsigned begun, given = cw_placer_group(w, &begun);
     if (placer_took_all(w))
         return 1;
+    if (given && placer_fills_group(w, begun, given, w->seen[begun]))
+        return placer_add_batch(w, begun, w->sizes[begun], false, ret, err);
     for (; w->at < w->n_ranges; w->at++) {
         struct placer_range *range = &w->ranges[w->at];
         if (!w->element)
@@ -237,10 +314,9 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
     }
     if (cw_placer_position(w) < w->end)
         return 2;
-    for (unsigned k = 0; k < w->n_keys && !w->drop_remainder; k++)
-        if (w->seen[k] > w->planned[k])
-            return placer_add_batch(w, k, w->seen[k] - w->planned[k], ret, err);
-    return 1;
+    unsigned key;
+    uint64_t n = placer_rest(w, &key);
+    return n ? placer_add_batch(w, key, n, true, ret, err) : 1;
 }
 
 /* Returns the first element of a key that is in no batch, and was not requested. */
@@ -255,9 +331,12 @@ bool cw_placer_request(struct cw_placer *w, unsigned key, struct cw_placer_part 
     if (from >= placer_before(w, w->at, key))
         return false;
     size_t i = placer_range_of(w, key, from);
-    w->requested[key] = placer_before(w, i + 1, key);
-    *ret = (struct cw_placer_part){
-        .begin = w->ranges[i].begin, .from = from - placer_before(w, i, key), .n = w->requested[key] - from};
+    uint64_t size = w->sizes[key], end = w->planned[key] + ((from - w->planned[key]) / size + 1) * size;
+    w->requested[key] = CW_MIN(end, placer_before(w, i + 1, key));
+    *ret = (struct cw_placer_part){.key = key,
+                                   .begin = w->ranges[i].begin,
+                                   .from = from - placer_before(w, i, key),
+                                   .n = w->requested[key] - from};
     return true;
 }
 
@@ -278,10 +357,9 @@ uint64_t cw_placer_needed(const struct cw_placer *w, bool waiting)
 
 bool cw_placer_over(const struct cw_placer *w)
 {
-    bool over = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
-    for (unsigned k = 0; k < w->n_keys && over && !w->drop_remainder; k++)
-        over = w->seen[k] <= w->planned[k]; /* less, if elements that the entry leaves out were lost */
-    return over || placer_took_all(w);
+    unsigned key;
+    bool passed = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
+    return (passed && placer_rest(w, &key) == 0) || placer_took_all(w);
 }
 
 bool cw_placer_certain(const struct cw_placer *w)
@@ -303,7 +381,9 @@ static size_t placer_first_needed(const struct cw_placer *w)
 
 void cw_placer_take(struct cw_placer *w)
 {
-    w->taken[w->batches->key] += w->batches->n;
+    placer_count(w->batches, w->taken);
+    w->group_given = (w->group_given + 1) % w->grouping.size;
+    w->group_key = w->group_given ? w->batches->key : 0;
     placer_free_first_batch(w);
     size_t n = placer_first_needed(w);
     if (n == w->n_ranges && n) /* the last range stays, because the placer's position is its end */
@@ -320,6 +400,8 @@ void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret)
 {
     size_t i = placer_first_needed(w);
     ret->position = placer_begin(w, i);
+    ret->group_given = w->group_given;
+    ret->group_key = w->group_key;
     for (unsigned k = 0; k < w->n_keys; k++)
         ret->skip[k] = w->taken[k] - placer_before(w, i, k);
     for (unsigned k = 0; k < w->n_limits; k++)

@@ -6,16 +6,17 @@
 #pragma once
 #include "engine/entry.h"
 
-/* A part of a batch: elements from to from + n - 1 of the batch's key, counted in the range that begins at
- * `begin`. */
+/* A part of a batch: elements from to from + n - 1 of a key, counted in the range that begins at `begin`; at
+ * most as many as a full batch of that key has. */
 struct cw_placer_part {
+    unsigned key;
     uint64_t begin, from, n;
 };
 
 struct cw_placer_batch {
     struct cw_placer_batch *next;
-    unsigned key;
-    uint64_t n; /* elements */
+    unsigned key; /* of the batch; at the end of an epoch, it may have parts of smaller keys too */
+    uint64_t n;   /* elements */
     size_t n_parts;
     struct cw_placer_part parts[];
 };
@@ -38,8 +39,9 @@ struct placer_range {
 struct cw_placer {
     unsigned n_keys;
     const uint64_t *sizes; /* [n_keys] elements of a batch, by key. Borrowed */
-    bool drop_remainder;   /* an incomplete batch at the end is dropped */
-    uint64_t begin, end;   /* positions at which the placer started, and at which the epoch ends */
+    struct cw_grouping grouping;
+    unsigned group_given, group_key; /* as in struct cw_entry: after the last taken batch */
+    uint64_t begin, end;             /* positions at which the placer started, and at which the epoch ends */
     /* one key: the epoch ends after this number of elements from `begin` on; UINT64_MAX: no limit */
     uint64_t take;
     uint64_t arrived; /* elements before `begin`, as the entry's n_limits counts say */
@@ -54,15 +56,18 @@ struct cw_placer {
     uint64_t *seen;
     /* [n_keys] elements before this one were requested before their batch was planned (cw_placer_request) */
     uint64_t *requested;
+    uint64_t *waiting; /* [n_keys] scratch of the plan's end */
     size_t at,
         element; /* where the plan is: the index of a range, and with several keys of an element in it */
     struct cw_placer_batch *batches, **last; /* planned batches that are not taken yet, in order */
     size_t n_batches;
 };
 
-/* Starts the placer at an entry. end: position at which the epoch ends. sizes: borrowed. */
-int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder,
-                   const struct cw_entry *from, uint64_t end, struct cw_error *err) _must_check_;
+/* Starts the placer at an entry. end: position at which the epoch ends. sizes: borrowed. grouping: copied;
+ * with one key, its size is 1. */
+int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes,
+                   const struct cw_grouping *grouping, const struct cw_entry *from, uint64_t end,
+                   struct cw_error *err) _must_check_;
 void cw_placer_deinit(struct cw_placer *w);
 /* For one key; call before a range is added: the epoch ends after `take` elements. The entry's n_limits
  * limits have counted those before it. */
@@ -102,8 +107,12 @@ bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end);
 /* Forgets the ranges that end after `position`, and the batches planned with them. False: some of their
  * elements were taken already, and nothing changes. */
 bool cw_placer_cut(struct cw_placer *w, uint64_t position);
+/* Returns how many batches of the last group are planned or taken, and sets *ret to its key; 0: that group is
+ * complete, or there is none. */
+unsigned cw_placer_group(const struct cw_placer *w, unsigned *ret);
 /* Sets *ret to the next elements of a key, all from one range that the plan has passed, that are in no batch
- * and were not requested. They count as requested from now on. False: there are none. */
+ * and were not requested; if the key fills further batches, all in one of them. They count as requested from
+ * now on. False: there are none. */
 bool cw_placer_request(struct cw_placer *w, unsigned key, struct cw_placer_part *ret);
 /* Returns the begin of the range that the plan has reached. */
 uint64_t cw_placer_plan_position(const struct cw_placer *w);

@@ -76,9 +76,9 @@ static int job_init(struct remote_job *job, const struct cw_compiled *c, const s
         .options = *o,
         .n_keys = n_keys,
         .own_ranges = own_ranges,
-        /* A sequential epoch has only one order. In a placed pipeline with at-most-once, a lost range changes
-         * later batches, so none of them may be handed out before. */
-        .unordered = o->unordered && !c->sequential && !(o->at_most_once && n_keys),
+        /* A sequential epoch has only one order, and so have the batches of a group. In a placed pipeline
+         * with at-most-once, a lost range changes later batches, so none of them may be handed out before. */
+        .unordered = o->unordered && !c->sequential && !(o->at_most_once && n_keys) && c->grouping.size == 1,
         .n_cpus = cw_cpu_budget()};
     struct cw_remote_options *own = &job->options;
     own->tls = o->tls ? cw_tls_ref(o->tls) : NULL;

@@ -218,7 +218,7 @@ def parts(case: Case, run: Run, binary: str) -> list[str]:
     rng = random.Random(case.seed)
     endless = case.batches != math.inf
     n_batches = len(delivered(run, case.epochs, limit=ENDLESS_BATCHES if endless else math.inf).lines)
-    ranks = rng.randint(1, 3)
+    ranks = case.some_ranks(rng, 1, 3)
     rounds = rng.randint(1, max(1, (n_batches - 1) // ranks))
     part = delivered(run, case.epochs, 0, ranks, rounds)
     state = ["--state", str(case.directory / "state")]
@@ -238,7 +238,7 @@ def parts(case: Case, run: Run, binary: str) -> list[str]:
         return found
     stopped = (case.directory / "state").read_bytes()
     start = part.lines[-1]["epoch"], part.lines[-1]["g"] + ranks
-    ranks = rng.randint(1, 3)
+    ranks = case.some_ranks(rng, 1, 3)
     limit = max(1, (ENDLESS_BATCHES - start[1]) // ranks) if endless else math.inf
     for rank in range(ranks):
         model = delivered(run, case.epochs, rank, ranks, limit, start)
@@ -309,7 +309,7 @@ def served(case: Case, run: Run, binary: str, address: str) -> list[str]:
         found = attempt(
             resumed, [*job("resumed", 0, 1, rest), "--state", str(state)], case.directory / "resumed"
         )
-    ranks = rng.randint(2, 4)
+    ranks = case.some_ranks(rng, 2, 4)
     rounds = max(1, limit // ranks) if endless else math.inf
     if found:
         return found

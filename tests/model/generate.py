@@ -87,6 +87,11 @@ class Case:
     def path(self) -> Path:
         return self.directory / "pipeline.json"
 
+    def some_ranks(self, rng: random.Random, least: int, most: int) -> int:
+        """A number of ranks that the pipeline can have."""
+        group = next((op["group"] for op in self.pipeline["pipeline"] if "group" in op), 0)
+        return rng.choice([n for n in range(least, most + 1) if group % n == 0] or [1])
+
 
 class Generator:
     def __init__(self, table: list[dict], seed: int, directory: Path, functions: bool):
@@ -132,7 +137,7 @@ class Generator:
         if self.plan(chain).n == math.inf:
             self.bound_endless(chain)
         elif rng.random() < 0.15:
-            case.ranks = rng.randint(2, 4)
+            case.ranks = case.some_ranks(rng, 2, 4)
             case.rank = rng.randrange(case.ranks)
         plan = self.plan(chain)
         case.unknown, case.sources = not plan.known, len(plan.sources)
@@ -843,6 +848,10 @@ class Generator:
         }
         if rng.random() < 0.6 and (pad := self.pad(types, True)) is not None:
             given["pad"] = pad
+        if rng.random() < 0.5:
+            given |= {"group": rng.choice([2, 2, 3, 4]), "remainder": rng.choice(["next", "pad", "drop"])}
+        elif rng.random() < 0.2:
+            given["drop_remainder"] = True
         longer = [*chain, self.finish(kind, given)]
         chain = longer if self.legal(longer) else chain
         for _ in range(rng.choice([0, 0, 1])):

@@ -81,7 +81,7 @@ DEFAULTS: dict[str, dict] = {
     "rename": {},
     "shuffle": {"by": "record", "window": 0, "reshuffle": True, "seed": -1},
     "batch": {"drop_remainder": False, "pad": {}},
-    "bucket_by_length": {"drop_remainder": False, "pad": "longest"},
+    "bucket_by_length": {"drop_remainder": False, "pad": "longest", "group": 1, "remainder": "next"},
     "repeat": {},
     "take": {},
     "enumerate": {"name": "index", "start": 0},

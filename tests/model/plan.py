@@ -151,6 +151,9 @@ class Plan:
         self.restarts(chain)
         types = self.bind(before, None)
         if self.batcher and self.batcher.name == "bucket_by_length":
+            attrs = self.batcher.attrs
+            if attrs["remainder"] == "pad" and attrs["drop_remainder"] and attrs["group"] > 1:
+                raise PlanError("bucket_by_length: remainder pad with drop_remainder")
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
             self.batcher.bound.before = types
         self.pad: dict[str, padding.Padding | None] = {}
@@ -364,6 +367,9 @@ class Plan:
         if not self.known or self.batcher.name == "bucket_by_length":
             if any(node.name not in ("take", "skip") for node in nodes):
                 raise PlanError("only take and skip may follow a batcher where the count is unknown")
+            group = self.batcher.attrs.get("group", 1) if self.batcher else 1
+            if any(node.name == "skip" and node.attrs["count"] % group for node in nodes):
+                raise PlanError("a skip of a part of a group")
             self.after = nodes
             return
         for node in nodes:

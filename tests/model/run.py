@@ -38,6 +38,7 @@ class Batch:
     epoch: int
     g: int
     rows: list[Element]
+    key: int  # of its bucket
     components: list[hashes.Component] = field(default_factory=list)
     hash: int = 0
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -135,16 +136,16 @@ class Run:
                 first = min(end, first + node.attrs["count"])
         complete = self.complete(epoch)
         seen = 0
-        while seen < end and (rows := next(complete, None)) is not None:
-            batch = Batch(epoch, max(0, seen - first), rows)
+        while seen < end and (made := next(complete, None)) is not None:
+            batch = Batch(epoch, max(0, seen - first), *made)
             self.stack(batch)
             if seen >= first:
                 yield batch
             seen += 1
 
-    def complete(self, epoch: int) -> Iterator[list[Element | str]]:
-        """The rows of each batch, when the element that completes it comes; MISSING where an element
-        failed.
+    def complete(self, epoch: int) -> Iterator[tuple[list[Element | str], int]]:
+        """The rows and the key of each batch, when the element that completes its group comes; MISSING where
+        an element failed.
         """
         plan = self.plan
         waiting: dict[int, list] = {}
@@ -159,12 +160,40 @@ class Run:
                 key = 0 if element is MISSING else element.key
                 rows = waiting.setdefault(key, [])
                 rows.append(element)
-                if len(rows) == self.size(key):
+                if len(rows) == self.size(key) * self.group:
                     idle = 0
-                    yield waiting.pop(key)
-        if not (plan.batcher and plan.batcher.attrs.get("drop_remainder")):
-            for key in sorted(waiting):
-                yield waiting[key]
+                    yield from self.full_group(waiting.pop(key), key)
+        yield from self.rest(waiting)
+
+    @property
+    def group(self) -> int:
+        return self.plan.batcher.attrs.get("group", 1) if self.plan.batcher else 1
+
+    def full_group(self, rows: list, key: int) -> Iterator[tuple[list[Element | str], int]]:
+        size = self.size(key)
+        for i in range(0, len(rows), size):
+            yield rows[i : i + size], key
+
+    def rest(self, waiting: dict[int, list]) -> Iterator[tuple[list[Element | str], int]]:
+        """The batches of the elements that wait at the end of an epoch."""
+        attrs = self.plan.batcher.attrs if self.plan.batcher else {}
+        keys, whole = range(len(attrs.get("sizes", [1]))), attrs.get("drop_remainder", False)
+        remainder = attrs.get("remainder", "pad")
+        if self.group == 1 and remainder == "next":
+            remainder = "pad"
+        if remainder == "drop" or (whole and remainder == "pad"):
+            return
+        moved: list = []  # from smaller buckets
+        for key in keys:
+            rows, full = waiting.get(key, []) + moved, self.group * self.size(key)
+            at = len(rows) // full * full
+            yield from self.full_group(rows[:at], key)
+            rows, moved = rows[at:], []
+            if whole or (key < keys[-1] and (remainder == "next" or len(rows) < self.group)):
+                moved = rows
+            elif rows:
+                for part in np.array_split(np.arange(len(rows)), min(self.group, len(rows))):
+                    yield [rows[i] for i in part], key
 
     def size(self, key: int) -> int:
         batcher = self.plan.batcher
@@ -177,7 +206,7 @@ class Run:
     def stack(self, batch: Batch) -> None:
         batch.rows = [row for row in batch.rows if row is not MISSING]
         n = len(batch.rows)
-        longest = self.longest(batch.rows)
+        longest = self.longest(batch.key)
         for row in batch.rows:
             if row.error:
                 raise row.error
@@ -231,10 +260,9 @@ class Run:
         body = data[8 * dims[0] :]
         return [body[start:end] for start, end in zip([0, *ends], ends)]
 
-    def longest(self, rows: list[Element]) -> int | None:
-        """The largest length of the batch's bucket; None: it has no limit."""
+    def longest(self, key: int) -> int | None:
+        """The largest length of a bucket; None: it has no limit."""
         boundaries = self.plan.batcher.attrs.get("boundaries", []) if self.plan.batcher else []
-        key = rows[0].key if rows else len(boundaries)
         return max(0, boundaries[key] - 1) if key < len(boundaries) else None
 
     def empty(self, name: str, type_: Type, longest: int | None) -> hashes.Component:
@@ -307,7 +335,7 @@ def delivered(
             for g in range(max(total, rounds_from), filled):
                 if (g - rounds_from) % ranks == rank and len(result.lines) < limit:
                     pad = first[(g - total) % total]
-                    pad = Batch(epoch, g, pad.rows, pad.components)
+                    pad = Batch(epoch, g, pad.rows, pad.key, pad.components)
                     pad.hash = hashes.batch_hash(epoch, g, len(pad.rows), pad.components)
                     result.add(pad, PADDING)
     except (RunError, RecordError) as error:

@@ -293,6 +293,9 @@ static const char *const VARYING[] = {
                                        "\"boundaries\": [30, 60], \"sizes\": [16, 8, 4]}",
     NUMBERS(400) PAINT(0, 100) "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": "
                                "[50], \"sizes\": [40, 40]}",
+    NUMBERS(400) PAINT(0, 100) SHUFFLE
+    "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [50], "
+    "\"sizes\": [8, 4], \"group\": 4}",
     NUMBERS(90)
         PAINT(0, 1500) "{\"op\": \"resize\", \"component\": \"data\", \"size\": [50, 60]}, " SHUFFLE BATCH(8),
     NUMBERS(150) PAINT(0, 300) "{\"op\": \"filter\", \"where\": \"length(data) > 20\"}",

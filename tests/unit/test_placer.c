@@ -16,12 +16,14 @@
 #define MAX_POSITIONS 60
 #define MAX_ELEMENTS (2 * MAX_POSITIONS)
 
+static const struct cw_grouping single = {.size = 1};
+
 /* An epoch: element i comes of position[i], with key[i]. */
 struct world {
     uint64_t draw, drawn;
     unsigned n_keys;
     uint64_t sizes[MAX_KEYS], n_positions;
-    bool drop_remainder;
+    struct cw_grouping grouping;
     uint64_t take; /* the epoch ends behind so many elements; of one key */
     size_t n;
     uint64_t position[MAX_ELEMENTS];
@@ -49,7 +51,13 @@ static void world_make(struct world *x, uint64_t seed)
     x->n_keys = 1 + (unsigned)draw(x, 3) * (unsigned)draw(x, 3);
     x->take = x->n_keys == 1 && draw(x, 2) ? draw(x, MAX_POSITIONS) : UINT64_MAX;
     x->n_positions = draw(x, MAX_POSITIONS + 1);
-    x->drop_remainder = draw(x, 3) == 0;
+    x->grouping = (struct cw_grouping){.size = 1, .remainder = draw(x, 3) ? 0 : CW_REMAINDER_DROP};
+    if (x->n_keys > 1 && draw(x, 2)) {
+        x->grouping.size = 2 + (unsigned)draw(x, 3);
+        x->grouping.remainder = (enum cw_remainder)draw(x, 3);
+    }
+    x->grouping.full_only = x->grouping.remainder == CW_REMAINDER_DROP ||
+                            (x->grouping.remainder == CW_REMAINDER_NEXT && draw(x, 2));
     uint64_t density = 1 + draw(x, 4);
     for (unsigned k = 0; k < x->n_keys; k++)
         x->sizes[k] = 1 + draw(x, 6);
@@ -60,22 +68,48 @@ static void world_make(struct world *x, uint64_t seed)
         }
 }
 
+/* Makes a batch of the first m elements of a list of *n. */
+static void naive_batch(struct expected *e, unsigned k, size_t *list, size_t *n, size_t m)
+{
+    e->key[e->n] = k;
+    e->n_elements[e->n] = m;
+    memcpy(e->elements[e->n++], list, m * sizeof(*list));
+    *n -= m;
+    memmove(list, list + m, *n * sizeof(*list));
+}
+
+/* The batches of the elements that wait at the end of the epoch. */
+static void naive_rest(const struct world *x, struct expected *e, size_t waiting[][MAX_ELEMENTS], size_t *n)
+{
+    size_t group = x->grouping.size;
+    for (unsigned k = 0; k < x->n_keys && x->grouping.remainder != CW_REMAINDER_DROP; k++) {
+        while (n[k] >= group * x->sizes[k])
+            for (size_t i = 0; i < group; i++)
+                naive_batch(e, k, waiting[k], &n[k], x->sizes[k]);
+        bool last = k + 1 == x->n_keys, few = x->grouping.remainder == CW_REMAINDER_PAD && n[k] >= group;
+        if (!x->grouping.full_only && (last || few)) {
+            size_t all = n[k], parts = CW_MIN(group, all);
+            for (size_t i = 0; i < parts; i++)
+                naive_batch(e, k, waiting[k], &n[k], all / parts + (i < all % parts));
+        } else if (!last) {
+            memcpy(waiting[k + 1] + n[k + 1], waiting[k], n[k] * sizeof(waiting[k][0]));
+            n[k + 1] += n[k];
+        }
+    }
+}
+
 static void naive(const struct world *x, struct expected *e)
 {
     size_t waiting[MAX_KEYS][MAX_ELEMENTS], n[MAX_KEYS] = {0}, all = CW_MIN(x->n, x->take);
     e->n = 0;
-    for (size_t i = 0; i < all + x->n_keys; i++) {
-        bool end = i >= all;
-        unsigned k = end ? (unsigned)(i - all) : x->key[i];
-        if (!end)
-            waiting[k][n[k]++] = i;
-        if (end ? n[k] == 0 || x->drop_remainder : n[k] < x->sizes[k])
-            continue;
-        e->key[e->n] = k;
-        e->n_elements[e->n] = n[k];
-        memcpy(e->elements[e->n++], waiting[k], n[k] * sizeof(waiting[k][0]));
-        n[k] = 0;
+    for (size_t i = 0; i < all; i++) {
+        unsigned k = x->key[i];
+        waiting[k][n[k]++] = i;
+        if (n[k] == x->grouping.size * x->sizes[k])
+            for (size_t j = 0; j < x->grouping.size; j++)
+                naive_batch(e, k, waiting[k], &n[k], x->sizes[k]);
     }
+    naive_rest(x, e, waiting, n);
 }
 
 /* Element number `ordinal` of a key from a position on. */
@@ -104,12 +138,12 @@ static void check_batch(const struct world *x, const struct placer_range *ranges
     assert_int_equal(b->n, e->n_elements[g]);
     for (size_t i = 0; i < b->n_parts; i++) {
         const struct cw_placer_part *part = &b->parts[i];
-        assert_true(part->n > 0);
+        assert_in_range(part->n, 1, x->sizes[part->key]);
         for (uint64_t j = 0; j < part->n; j++)
-            assert_int_equal(element_at(x, part->begin, b->key, part->from + j), e->elements[g][at++]);
+            assert_int_equal(element_at(x, part->begin, part->key, part->from + j), e->elements[g][at++]);
         for (size_t k = 0; k < n_ranges; k++) /* all of it lies in that range */
             if (ranges[k].begin == part->begin)
-                assert_true(part->from + part->n <= count(x, part->begin, ranges[k].end, b->key));
+                assert_true(part->from + part->n <= count(x, part->begin, ranges[k].end, part->key));
     }
     assert_int_equal(at, b->n);
 }
@@ -150,7 +184,8 @@ static void check_entry(const struct world *x, const struct cw_placer *w, struct
     uint64_t taken[MAX_KEYS] = {0};
     cw_placer_entry(w, ret);
     for (size_t i = 0; i < g; i++)
-        taken[e->key[i]] += e->n_elements[i];
+        for (size_t j = 0; j < e->n_elements[i]; j++)
+            taken[x->key[e->elements[i][j]]]++;
     for (unsigned k = 0; k < x->n_keys; k++)
         assert_int_equal(count(x, 0, ret->position, k) + ret->skip[k], taken[k]);
     if (x->take != UINT64_MAX)
@@ -176,8 +211,7 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
     uint64_t size = 1 + draw(x, MAX_POSITIONS / 2);
     unsigned cuts = 5;
     size_t stop = to_the_end ? SIZE_MAX : g + draw(x, 8);
-    assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, x->drop_remainder, entry, x->n_positions, &err),
-                     0);
+    assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, &x->grouping, entry, x->n_positions, &err), 0);
     if (x->take != UINT64_MAX)
         cw_placer_limit(&w, entry, 1, x->take);
     for (;;) {
@@ -222,8 +256,8 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
         if (r == 1 && w.n_batches == 0) {
             for (unsigned k = 0; k < x->n_keys; k++) {
                 uint64_t n = w.seen[k] - w.planned[k];
-                assert_true(n == 0 || x->drop_remainder || x->take != UINT64_MAX);
-                assert_true(n < x->sizes[k] || x->take != UINT64_MAX);
+                assert_true(n == 0 || x->grouping.full_only || x->take != UINT64_MAX);
+                assert_true(n < x->grouping.size * x->sizes[k] || x->take != UINT64_MAX);
             }
             assert_int_equal(g, e->n);
             break;
@@ -262,7 +296,7 @@ static void test_a_range_that_has_less_than_planned(void **state)
     struct cw_entry entry = {0};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 1, sizes, &single, &entry, 20, &err), 0);
     assert_int_equal(cw_placer_add(&w, 10, &err), 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(plan(&w), 0);
@@ -294,7 +328,7 @@ static void test_an_error_stands_behind_the_batches_before_it(void **state)
     struct cw_error err = {0};
     struct cw_placer w;
     static const uint16_t keys[] = {1, 0, 1, 0};
-    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 2, sizes, &single, &entry, 20, &err), 0);
     assert_int_equal(cw_placer_add(&w, 10, &err), 0);
     assert_int_equal(plan(&w), 2);
     assert_int_equal(cw_placer_keys(&w.ranges[0], keys, 4, &err), 0);
@@ -315,7 +349,7 @@ static void test_an_entry_that_leaves_out_more_than_a_range_has(void **state)
     struct cw_entry entry = {.position = 3, .skip = skip};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 1, sizes, &single, &entry, 20, &err), 0);
     assert_int_equal(cw_placer_add(&w, 10, &err), 0);
     assert_int_equal(plan(&w), 0);
     assert_int_equal(cw_placer_known(&w, &w.ranges[0], 2, false), 0);
@@ -336,7 +370,7 @@ static void test_cut_again(void **state)
     struct cw_entry entry = {0};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 30, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 1, sizes, &single, &entry, 30, &err), 0);
     assert_int_equal(cw_placer_add(&w, 10, &err), 0);
     assert_int_equal(cw_placer_add(&w, 20, &err), 0);
     cw_placer_known(&w, &w.ranges[0], 3, false);
@@ -364,7 +398,7 @@ static void test_a_range_that_is_lost(void **state)
     struct cw_entry entry = {0};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 30, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 1, sizes, &single, &entry, 30, &err), 0);
     for (uint64_t end = 10; end <= 30; end += 10)
         assert_int_equal(cw_placer_add(&w, end, &err), 0);
     cw_placer_known(&w, &w.ranges[0], 3, false);
@@ -387,7 +421,7 @@ static void test_what_an_entry_leaves_out_is_lost(void **state)
     struct cw_entry entry = {.position = 3, .skip = skip};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 1, sizes, &single, &entry, 20, &err), 0);
     assert_int_equal(cw_placer_add(&w, 10, &err), 0);
     assert_int_equal(cw_placer_add(&w, 20, &err), 0);
     for (int i = 1; i >= 0; i--)
@@ -405,7 +439,7 @@ static void test_a_foreign_range(void **state)
     struct cw_entry entry = {0};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 1, sizes, &single, &entry, 20, &err), 0);
     assert_int_equal(cw_placer_add(&w, 10, &err), 0);
     w.ranges[0].foreign = true;
     assert_int_equal(cw_placer_add(&w, 20, &err), 0);
@@ -426,7 +460,7 @@ static void test_batches_of_a_range_that_is_not_over(void **state)
     struct cw_entry entry = {0};
     struct cw_error err = {0};
     struct cw_placer w;
-    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 2, sizes, &single, &entry, 20, &err), 0);
     assert_int_equal(cw_placer_add(&w, 20, &err), 0);
     assert_int_equal(plan(&w), 2);
     assert_int_equal(cw_placer_keys(&w.ranges[0], keys, 4, &err), 0);
@@ -457,7 +491,7 @@ static void test_what_waits_is_asked_for(void **state)
     struct cw_placer w;
     struct cw_placer_part part;
     static const uint16_t keys[2][4] = {{1, 0, 1, 0}, {0, 1, 0, 0}};
-    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 30, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 2, sizes, &single, &entry, 30, &err), 0);
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(cw_placer_add(&w, 10 * i + 10, &err), 0);
         assert_int_equal(cw_placer_keys(&w.ranges[i], keys[i], 4, &err), 0);
@@ -500,7 +534,7 @@ static void test_what_waits_is_asked_for_up_to_the_range_that_the_plan_is_in(voi
     struct cw_placer w;
     struct cw_placer_part part;
     static const uint16_t keys[2][3] = {{0, 1, 0}, {1, 0, 1}};
-    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 40, &err), 0);
+    assert_int_equal(cw_placer_init(&w, 2, sizes, &single, &entry, 40, &err), 0);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(cw_placer_add(&w, 10 * i + 10, &err), 0);
     for (unsigned i = 0; i < 2; i++)

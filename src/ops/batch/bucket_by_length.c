@@ -1,11 +1,15 @@
 /* bucket_by_length: batches of elements of similar length. At run time it computes the bucket of each
  * element, an int32; the engine makes the batches. */
+#include <string.h>
+
 #include "ops/batch/padding.h"
 #include "ops/expr/expr.h"
 
 /* Largest number of buckets. The entries of a batch (places.c) take 16 bytes per bucket, so at most 16 KiB,
  * and a worker sends the number of a bucket in at most 2 bytes. */
 #define BUCKETS_MAX 1024
+/* Largest group: the batches of a group wait in memory for each other. */
+#define GROUP_MAX 1024
 
 struct bucket_state {
     struct cw_expr *length;
@@ -25,6 +29,11 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     size_t n = cw_attr_len(op, "boundaries");
     if (cw_attr_len(op, "sizes") != n + 1)
         return cw_attr_error(op, "sizes", err, "one more value than boundaries has: %zu", n + 1);
+    if (strcmp(cw_attr_string(op, "remainder"), "pad") == 0 && cw_attr_bool(op, "drop_remainder") &&
+        cw_attr_int(op, "group") > 1)
+        return cw_attr_error(
+            op, "remainder", err,
+            "\"next\" or \"drop\", because drop_remainder leaves out batches that are not full");
     struct bucket_state *s = calloc(1, sizeof(*s) + n * sizeof(s->boundaries[0]));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "bucket_by_length");
@@ -79,6 +88,8 @@ static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_erro
 
 static const char *const pads[] = {"longest", "boundary", NULL};
 
+static const char *const remainders[] = {"next", "pad", "drop", NULL};
+
 static const struct cw_attr_def attrs[] = {
     {.name = "length",
      .kind = CW_ATTR_EXPR,
@@ -111,6 +122,22 @@ static const struct cw_attr_def attrs[] = {
      .kind = CW_ATTR_BOOL,
      .def = "false",
      .doc = "true: leave out the batches that are not full at the end of the epoch"},
+    {.name = "group",
+     .kind = CW_ATTR_INT,
+     .def = "1",
+     .min = 1,
+     .max = GROUP_MAX,
+     .doc = "number of consecutive batches that share a bucket: batches k*group to k*group + group - 1. The "
+            "number of ranks must divide it"},
+    {.name = "remainder",
+     .kind = CW_ATTR_STRING,
+     .def = "\"next\"",
+     .choices = remainders,
+     .doc = "what happens at the end of the epoch to the elements of a bucket that do not fill a group: "
+            "`next`, they go to the next larger bucket, and those of the last bucket make a group of batches "
+            "with fewer elements; `pad`, those of each bucket do (if there is an element for each batch; "
+            "otherwise as `next`); `drop`, they are left out. With group 1, `next` is the same as `pad`: "
+            "each bucket gives a short batch"},
     {0},
 };
 

@@ -77,7 +77,7 @@ static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool
     int64_t count = json_integer_value(json_object_get(node->attrs, "count"));
     uint64_t n = (*at)->n;
     if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
-        if (!c->drop_remainder)
+        if (!c->grouping.full_only)
             return cw_error_set(b->err, CW_E_PIPELINE,
                                 "repeat: comes after %s, but the number of elements, %" PRIu64
                                 ", is not a multiple of the batch size, %" PRIu64

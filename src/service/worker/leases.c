@@ -13,7 +13,7 @@
 static uint64_t leases_n_batches(const struct cw_leases *s, uint64_t begin, uint64_t end)
 {
     const struct cw_compiled *c = s->sequence->compiled;
-    bool cut = c->drop_remainder && end == s->sequence->n_positions;
+    bool cut = c->grouping.full_only && end == s->sequence->n_positions;
     uint64_t upto = (end + (cut ? 0 : c->batch_size - 1)) / c->batch_size;
     return s->kind == CW_RANGES_COUNTED ? upto - CW_MIN(begin / c->batch_size, upto) : 0;
 }
