@@ -486,6 +486,31 @@ class Operators:
             expression (a string))
         """
 
+    @classmethod
+    def fixed_length(
+        cls,
+        files: _Path | Sequence[_Path],
+        record_bytes: int,
+        *,
+        header_bytes: int = 0,
+        footer_bytes: int = 0,
+    ) -> Dataset:
+        """Records of a fixed number of bytes.
+
+        Gives `record`, the bytes of each record, as the files of CIFAR or MNIST have them. A file must
+        have a whole number of records between its header and its footer. Files come in the order of
+        the patterns; the files of one pattern are sorted by the bytes of their paths.
+
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
+            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
+            for a home directory (a list of strings or a single one of length at least 1)
+        record_bytes: bytes of a record (an integer, from 1 to 1073741824)
+        header_bytes: bytes at the beginning of each file that belong to no record (an integer, from 0
+            to 1099511627776)
+        footer_bytes: bytes at the end of each file that belong to no record (an integer, from 0 to
+            1099511627776)
+        """
+
     def flatten(self, component: str) -> Dataset:
         """Makes an array of any shape one-dimensional, with the same values in the same order.
 

@@ -56,6 +56,7 @@ struct cw_arrow_batch {
     uint64_t message;          /* in the file */
     int codec;                 /* enum cw_arrow_codec */
     size_t n_dictionaries;     /* dictionary batches that apply to it: the first ones of the file */
+    bool is_dictionary;        /* it has entries of a dictionary */
     int64_t dictionary;        /* of a dictionary batch: its id */
     bool is_delta;             /* of a dictionary batch: it adds to the one before */
     struct cw_flatbuffer meta; /* its message; owned */

@@ -133,6 +133,7 @@ static int reading_message(struct reading *r, uint64_t at, uint8_t *data, size_t
         status = reading_schema(r, b, header, version);
     else if (status == 0 && (kind == HEADER_DICTIONARY || kind == HEADER_BATCH)) {
         bool dictionary = kind == HEADER_DICTIONARY;
+        batch.is_dictionary = dictionary;
         batch.dictionary = dictionary ? cw_flat_int(b, header, 0, 8, 0) : 0;
         batch.is_delta = dictionary && cw_flat_int(b, header, 2, 1, 0) != 0;
         status = reading_batch(r, &batch, dictionary ? cw_flat_child(b, header, 1) : header);
@@ -331,7 +332,7 @@ int cw_arrow_damaged(const struct cw_arrow_file *f, const struct cw_arrow_batch 
 {
     char what[240];
     const char *path = cw_file_path(f->file);
-    bool dictionary = batch >= f->dictionaries && batch < f->dictionaries + f->n_dictionaries;
+    bool dictionary = batch->is_dictionary;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);

@@ -428,6 +428,13 @@ def write_files(rng: random.Random, directory: Path) -> None:
             )
 
 
+def write_fixed_length(rng: random.Random, directory: Path, size: int, around: int) -> None:
+    """K.bin files of records of `size` bytes, and `around` bytes that belong to none."""
+    directory.mkdir(parents=True)
+    for k in range(rng.randint(1, 4)):
+        (directory / f"{k}.bin").write_bytes(rng.randbytes(around + size * rng.choice([0, 1, 40, 1200])))
+
+
 def random_pixels(rng: random.Random, mode: str, width: int, height: int) -> Image.Image:
     """Smooth, so that lossy formats have something to do, with some noise."""
     bands = len(Image.new(mode, (1, 1)).getbands())

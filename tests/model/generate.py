@@ -225,14 +225,14 @@ class Generator:
         return chain
 
     def kind(self) -> str:
-        """The case's seed chooses what stands for jsonl and range, without a draw: older seeds stay what they
-        were.
-        """
+        """The case's seed chooses what stands for text, jsonl and range, without a draw."""
         drawn = self.rng.choice(SOURCES)
         if drawn == "range" and self.case.seed % 5 == 0:
             return "materialized"
         columns = "arrow" if self.case.seed % 2 else "parquet"
         kinds = ("jsonl", "csv", columns if importlib.util.find_spec("pyarrow") else "jsonl")
+        if drawn == "text" and self.case.seed % 2:
+            return "fixed_length"
         return kinds[self.case.seed % 3] if drawn == "jsonl" else drawn
 
     def join(self, inputs: list[list[dict]]) -> dict:
@@ -316,6 +316,13 @@ class Generator:
                 ]
             )
             return [self.finish(kind, {"files": pattern})]
+        if kind == "fixed_length":
+            layout = {"record_bytes": rng.choice([1, 3, 64]), "header_bytes": rng.choice([0, 5])}
+            layout["footer_bytes"] = rng.choice([0, 2])
+            datasets.write_fixed_length(
+                rng, directory, layout["record_bytes"], layout["header_bytes"] + layout["footer_bytes"]
+            )
+            return [{"op": kind, "files": f"{name}/*.bin", **layout}]
         if kind in ("text", "jsonl"):
             return self.lines(kind, name)
         if kind == "materialized":

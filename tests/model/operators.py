@@ -42,6 +42,7 @@ DEFAULTS: dict[str, dict] = {
         "delimiter": ",",
     },
     "parquet": {"columns": [], "nulls": {}},
+    "fixed_length": {"header_bytes": 0, "footer_bytes": 0},
     "arrow": {"columns": [], "nulls": {}},
     "tar": {"compression": "auto"},
     "materialized": {},

@@ -42,6 +42,7 @@ SOURCES = {
     "tfrecord": sources.TFRecord,
     "image_folder": sources.ImageFolder,
     "files": sources.Files,
+    "fixed_length": sources.FixedLength,
     "text": lines.Text,
     "jsonl": lines.JsonLines,
     "csv": tables.Csv,

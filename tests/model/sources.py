@@ -225,6 +225,23 @@ class Files(FilePerRecord):
         return {"data": Value("bytes", content), "path": Value("bytes", path)}
 
 
+class FixedLength(Source):
+    def __init__(self, attrs: dict, base: Path):
+        self.types = {"record": Type("bytes")}
+        self.records, self.chunk_lengths = [], []
+        size, header, footer = (attrs[f"{name}_bytes"] for name in ("record", "header", "footer"))
+        for relative, path in matching_files(attrs["files"], base):
+            content = path.read_bytes()
+            key, body = content_key(relative, content), content[header : len(content) - footer]
+            if len(content) < header + footer or len(body) % size:
+                raise RunError("no whole number of records")
+            rows = [body[at : at + size] for at in range(0, len(body), size)]
+            self.add_records([Record(key, row, size, content) for row, content in enumerate(rows)])
+
+    def element(self, record: Record) -> dict[str, Value]:
+        return {"record": Value("bytes", record.content)}
+
+
 class Rows(Source):
     """Sources without files: rows under one key, in chunks of 1,024."""
 

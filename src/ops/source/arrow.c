@@ -146,12 +146,12 @@ static int values_read_into(const struct row_group_at *at, struct arrow_values *
     if (!(v->buffers = calloc(n, sizeof(*v->buffers))))
         return cw_error_nomem(err, n * sizeof(*v->buffers), "a record batch of an Arrow file");
     r = values_read_array(f, batch, &a, v, arena, err);
-    const struct cw_arrow_batch *part = f->dictionaries + batch->n_dictionaries;
+    size_t from = batch->n_dictionaries;
     for (size_t i = a.n_parts; r == 0 && i-- > 0;) { /* the last parts of its id */
         do
-            part--;
-        while (part->dictionary != c->dictionary);
-        r = values_read_array(f, part, &a.dictionary[i], v, arena, err);
+            from--;
+        while (f->dictionaries[from].dictionary != c->dictionary);
+        r = values_read_array(f, &f->dictionaries[from], &a.dictionary[i], v, arena, err);
     }
     if (r < 0)
         return r;

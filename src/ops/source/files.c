@@ -1,5 +1,4 @@
 /* files: whole files as bytes. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ops/source/record_files.h"
@@ -26,18 +25,6 @@ static const struct cw_source_ops files_ops = {
     .path = cw_record_files_path,
 };
 
-/* Returns "DIRECTORY:PATTERNS": the directory that the patterns are relative to, and the patterns as JSON.
- * NULL: out of memory, or there is no such directory. */
-static char *files_identity(const struct cw_op *op, const struct cw_source_env *env)
-{
-    char *ret = NULL;
-    _cleanup_free_ char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL);
-    _cleanup_free_ char *patterns = json_dumps(cw_attr_json(op, "files"), JSON_COMPACT | JSON_ENCODE_ANY);
-    if (directory && patterns && asprintf(&ret, "%s:%s", directory, patterns) < 0)
-        ret = NULL;
-    return ret;
-}
-
 static int files_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
                       struct cw_error *err)
 {
@@ -46,7 +33,7 @@ static int files_open(const struct cw_op *op, const struct cw_source_env *env, s
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->base.ops = &files_ops;
     _cleanup_(cw_source_files_deinit) struct cw_source_files found = {0};
-    _cleanup_free_ char *name = files_identity(op, env);
+    _cleanup_free_ char *name = cw_record_files_identity(op, env);
     int r = name ? cw_source_files(op, "files", env, &found, err) : cw_error_nomem(err, 0, "a source");
     if (r == 0)
         r = cw_record_files_init(f, &found, "files", name, NULL, env, err);

@@ -1,6 +1,7 @@
 /* Sources whose records are whole files: opens the index of the files, and finds the records in it. */
 #include "ops/source/record_files.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -64,6 +65,16 @@ int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files
         .snapshot = XXH3_64bits_digest(&snapshot),
     };
     return 0;
+}
+
+char *cw_record_files_identity(const struct cw_op *op, const struct cw_source_env *env)
+{
+    char *ret = NULL;
+    _cleanup_free_ char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL);
+    _cleanup_free_ char *patterns = json_dumps(cw_attr_json(op, "files"), JSON_COMPACT | JSON_ENCODE_ANY);
+    if (directory && patterns && asprintf(&ret, "%s:%s", directory, patterns) < 0)
+        ret = NULL;
+    return ret;
 }
 
 void cw_record_files_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)

@@ -1,4 +1,5 @@
-/* A source whose records are whole files, for image_folder and files. */
+/* A source whose records are whole files, for image_folder and files; fixed_length cuts the
+ * files into records. */
 #pragma once
 #include "ops/source/source_files.h"
 #include "dataset/file_index.h"
@@ -16,6 +17,10 @@ struct cw_record_files {
 int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files *files, const char *kind,
                          const char *identity, const char *sidecar, const struct cw_source_env *env,
                          struct cw_error *err) _must_check_;
+/* Returns an identity of the attribute `files`, "DIRECTORY:PATTERNS": the directory that the patterns are
+ * relative to, and the patterns as JSON. The caller frees it. NULL: out of memory, or there is no such
+ * directory. */
+char *cw_record_files_identity(const struct cw_op *op, const struct cw_source_env *env);
 void cw_record_files_deinit(struct cw_record_files *f);
 
 /* Members of struct cw_source_ops, for sources whose struct starts with a struct cw_record_files. */
