@@ -12,6 +12,7 @@ import email.utils
 import functools
 import hashlib
 import html
+import json
 import random
 import socket
 import struct
@@ -287,3 +288,69 @@ class FaultProxy(Server):
         lines = [line.partition(b":") for line in head.lower().split(b"\r\n")]
         size = next((int(value) for name, _, value in lines if name == b"content-length"), 0)
         return head, b"" if method == "HEAD" else await reader.readexactly(size)
+
+
+class HubServer(Server):
+    """The part of the Hugging Face hub that readers of data sets need. files: "OWNER/NAME" -> revision ->
+    path -> content. Large files (of `large` bytes or more) lead to another server, `cdn`, whose files have
+    other ETags. Listings have pages of `page` files."""
+
+    def __init__(self, files, cdn=None, large=1000, page=1000, token=None):
+        self.files, self.cdn, self.large, self.page, self.token = files, cdn, large, page, token
+        super().__init__()
+
+    def fail(self, status, code):
+        return answer(status, b'{"error": "about %s"}' % code.encode(), X_Error_Code=code)
+
+    def oid(self, content):
+        return hashlib.sha256(content).hexdigest()
+
+    async def respond(self, request):
+        path, _, query = request.path.partition("?")
+        parts = [urllib.parse.unquote(part) for part in path.split("/")[1:]]
+        if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
+            return self.fail(401, "RepoNotFound")
+        listing = parts[0] == "api"
+        kind, owner, name, _, revision, *rest = parts[listing:]
+        if kind != "datasets" or f"{owner}/{name}" not in self.files:
+            return self.fail(404, "RepoNotFound")
+        revisions = self.files[f"{owner}/{name}"]
+        if revision not in revisions:
+            return self.fail(404, "RevisionNotFound")
+        files, below = revisions[revision], "/".join(rest)
+        if listing:
+            return self.listing(files, below, path, dict(urllib.parse.parse_qsl(query)))
+        if below not in files:
+            return self.fail(404, "EntryNotFound")
+        content = files[below]
+        if len(content) < self.large or not self.cdn:
+            status, headers, body = part_of(content, request)
+            return status, headers | {"ETag": f'"{self.oid(content)}"'}, body
+        self.cdn.files[f"{name}/{below}"] = content
+        to = f"http://localhost:{self.cdn.port}/{name}/{urllib.parse.quote(below)}"
+        return answer(302, Location=to, X_Linked_ETag=f'"{self.oid(content)}"', X_Linked_Size=len(content))
+
+    def listing(self, files, directory, path, query):
+        names = [name for name in sorted(files) if name.startswith(directory + "/" if directory else "")]
+        if not names:
+            return self.fail(404, "EntryNotFound")
+        deeper = len(directory) + 1 if directory else 0
+        entries = {}
+        for name in names:
+            first, slash, _ = name[deeper:].partition("/")
+            if slash:
+                where = name[:deeper] + first
+                entries[where] = {"type": "directory", "oid": "0", "size": 0, "path": where}
+            if slash and query["recursive"] != "true":
+                continue
+            content = files[name]
+            entries[name] = {"type": "file", "oid": self.oid(content), "size": len(content), "path": name}
+            if len(content) >= self.large and self.cdn:
+                entries[name] |= {"oid": "1" * 40, "lfs": {"oid": self.oid(content), "size": len(content)}}
+        names, begin = list(entries), int(query.get("cursor", 0))
+        page = [entries[name] for name in names[begin : begin + self.page]]
+        headers = {}
+        if begin + self.page < len(names):
+            more = f"{path}?recursive={query['recursive']}&cursor={begin + self.page}"
+            headers["Link"] = f'<https://another.example{more}>; rel="next"'
+        return answer(200, json.dumps(page).encode(), **headers)

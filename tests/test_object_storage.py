@@ -320,7 +320,7 @@ def test_settings_that_are_wrong(tmp_path):
     assert "AWS_SECRET_ACCESS_KEY" in refusal(tmp_path, address, 2, AWS_ACCESS_KEY_ID="AK")
     assert 'AWS_PROFILE is "nobody"' in refusal(tmp_path, address, 2, AWS_PROFILE="nobody")
     ran = failed(pipeline(tmp_path, "ftp://host/a"), 2)
-    assert "s3://, gs://, http:// or https://" in ran["expected"]
+    assert "s3://, gs://, hf://, http:// or https://" in ran["expected"]
 
 
 def test_head_may_be_refused_and_addresses_redirected(tmp_path):

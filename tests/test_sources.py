@@ -74,8 +74,10 @@ def test_patterns_of_shells(tmp_path):
 
 
 def test_an_address_that_is_no_path(tmp_path):
-    error = failed(write(tmp_path / "p.json", [{"op": "text", "files": ["hf://datasets/a/b/c"]}, BATCH]), 2)
-    assert error["kind"] == "pipeline" and error["attribute"] == "files" and "hf download" in error["message"]
+    error = failed(write(tmp_path / "p.json", [{"op": "text", "files": ["ftp://host/a/b/c"]}, BATCH]), 2)
+    assert (
+        error["kind"] == "pipeline" and error["attribute"] == "files" and "copy the files" in error["message"]
+    )
 
 
 # ---- text ----

@@ -38,7 +38,7 @@ METHODS = {
     "from_pandas": "write Dataset.arrow(pyarrow.Table.from_pandas(frame))",
     "iter_batches": "write ds.batch(n).iterator()",
     "iter_rows": "write ds.iterator(), without batch()",
-    "read_parquet": "write Dataset.arrow(pyarrow.parquet.read_table(path))",
+    "read_parquet": "write Dataset.parquet(path)",
     "remove_columns": "write drop([name])",
     "rename_column": "write rename({old: new})",
     "rename_columns": "write rename({old: new})",

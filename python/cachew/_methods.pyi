@@ -341,9 +341,10 @@ class Operators:
         value. Files are found and decompressed as those of `text`. The pipeline's description needs
         the first file: a program that only sends it to a service must be able to read it too.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
@@ -471,9 +472,10 @@ class Operators:
         pattern (the part before the first wildcard). Files come in the order of the patterns; the
         files of one pattern are sorted by the bytes of their paths.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         """
 
     def filter(self, where: _Expression) -> Dataset:
@@ -501,9 +503,10 @@ class Operators:
         have a whole number of records between its header and its footer. Files come in the order of
         the patterns; the files of one pattern are sorted by the bytes of their paths.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         record_bytes: bytes of a record (an integer, from 1 to 1073741824)
         header_bytes: bytes at the beginning of each file that belong to no record (an integer, from 0
             to 1099511627776)
@@ -593,9 +596,10 @@ class Operators:
         twice in a line, the last value counts. `jsonl` finds files and lines in the same way as
         `text`; an empty line is not a JSON object, so its record fails.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
@@ -874,9 +878,10 @@ class Operators:
         description needs the first file: a program that only sends it to a service must be able to
         read it too.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         columns: names of the columns to read, at most 64; []: all columns (a list of strings)
         nulls: values in place of nulls, {"age": -1, "name": ""}; "NaN" for a floating dtype; a list
             for a list (an object)
@@ -1561,9 +1566,10 @@ class Operators:
         and so is an archive with sparse files, devices, or names that lead out of the archive's
         directory.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         components: the components to read: {extension: "bytes"|"int64"|...}, or {name: {key, dtype,
@@ -1586,9 +1592,10 @@ class Operators:
         left out, even if a wildcard matches them. `compression` "auto" detects all but zlib, because a
         text may begin with the same bytes as zlib data.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         max_line: longest line, in bytes; a longer line is not read, and its record fails (an integer,
@@ -1610,9 +1617,10 @@ class Operators:
         even if a wildcard matches them. When a file is indexed, the CRC of each record's length is
         always checked.
 
-        files: names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or
-            patterns: `*`, `?`, `[...]`, `**` for directories at any depth, `{a,b}`, `{000..127}`, `~`
-            for a home directory (a list of strings or a single one of length at least 1)
+        files: names of files, addresses (`s3://bucket/key*`, `gs://`,
+            `hf://datasets/OWNER/NAME/path*`, `https://`, `http://`), or patterns: `*`, `?`, `[...]`,
+            `**` for directories at any depth, `{a,b}`, `{000..127}`, `~` for a home directory (a list
+            of strings or a single one of length at least 1)
         compression: compression of the files; auto: detected from the content (a string: one of
             "auto", "none", "gzip", "zlib", "zstd", "bzip2", "xz")
         verify: true: check the CRC of each record's data, and compare it with the CRC in the index

@@ -54,24 +54,42 @@ static void exchange_forget_answer(struct cw_exchange *x)
     struct cw_transfer *t = x->t;
     t->status = 0;
     t->size = x->range_size = UINT64_MAX;
-    t->etag[0] = t->modified[0] = t->region[0] = '\0';
+    t->modified[0] = t->region[0] = t->hub.code[0] = t->hub.link[0] = '\0';
+    memcpy(t->etag, x->linked_etag, sizeof(t->etag));
     x->range_first = 0;
     x->retry_after_s = 0;
     cw_text_deinit(&t->body);
+}
+
+/* Keeps path and query of the link to the next page: `<https://HOST/PATH?QUERY>; rel="next"`. */
+static void exchange_next_page(struct cw_transfer *t, const char *value)
+{
+    const char *begin = strstr(value, "://"), *end = strchr(value, '>');
+    const char *path = begin ? strchr(begin + 3, '/') : NULL;
+    if (path && end && path < end && strstr(end, "rel=\"next\"") && end - path < (int)sizeof(t->hub.link))
+        snprintf(t->hub.link, sizeof(t->hub.link), "%.*s", (int)(end - path), path);
 }
 
 static size_t exchange_header(char *line, size_t size, size_t n, void *arg)
 {
     struct cw_exchange *x = arg;
     struct cw_transfer *t = x->t;
-    char value[512];
+    char value[2300];
     n *= size;
     if (n > 5 && strncmp(line, "HTTP/", 5) == 0) { /* the answer of a proxy, or before a redirect, is over */
         exchange_forget_answer(x);
         const char *space = memchr(line, ' ', n);
         t->status = space ? strtol(space, NULL, 10) : 0;
+    } else if (t->at.hub && header_is(line, n, "X-Linked-ETag", value, sizeof(value))) {
+        snprintf(x->linked_etag, sizeof(x->linked_etag), "%.*s", (int)sizeof(x->linked_etag) - 1, value);
+        memcpy(t->etag, x->linked_etag, sizeof(t->etag));
+    } else if (t->at.hub && header_is(line, n, "X-Error-Code", value, sizeof(value))) {
+        snprintf(t->hub.code, sizeof(t->hub.code), "%.*s", (int)sizeof(t->hub.code) - 1, value);
+    } else if (t->at.hub && header_is(line, n, "Link", value, sizeof(value))) {
+        exchange_next_page(t, value);
     } else if (header_is(line, n, "ETag", value, sizeof(value))) {
-        snprintf(t->etag, sizeof(t->etag), "%.*s", (int)sizeof(t->etag) - 1, value);
+        if (!*x->linked_etag)
+            snprintf(t->etag, sizeof(t->etag), "%.*s", (int)sizeof(t->etag) - 1, value);
     } else if (header_is(line, n, "Last-Modified", value, sizeof(value))) {
         snprintf(t->modified, sizeof(t->modified), "%.*s", (int)sizeof(t->modified) - 1, value);
     } else if (header_is(line, n, "x-amz-bucket-region", value, sizeof(value))) {
@@ -107,7 +125,8 @@ static enum cw_transfer_outcome exchange_check_range(struct cw_exchange *x)
     }
     if (x->range_size != UINT64_MAX && x->range_first != t->first + t->got)
         return CW_TRANSFER_NO_RANGES;
-    if (t->etag[0] == '"' && !*t->if_match) /* a strong ETag: further requests of this transfer name it */
+    if (t->etag[0] == '"' && !*t->if_match &&
+        !t->at.hub) /* a strong ETag: further requests of this transfer name it */
         memcpy(t->if_match, t->etag, sizeof(t->if_match));
     return CW_TRANSFER_DONE;
 }
@@ -246,6 +265,11 @@ static bool exchange_set_up(struct cw_exchange *x, uint64_t now_ns)
         snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, t->first + t->got, t->first + t->length - 1);
         curl_easy_setopt(easy, CURLOPT_RANGE, range);
         good = !*t->if_match || exchange_add_header(x, "If-Match", t->if_match);
+    }
+    if (t->at.bearer) { /* libcurl sends this header to no other host that the answer leads to */
+        char text[1100];
+        snprintf(text, sizeof(text), "Bearer %s", t->at.bearer);
+        good = good && exchange_add_header(x, "Authorization", text);
     }
     if (*t->at.credentials.key)
         good = good && exchange_sign(x);

@@ -11,7 +11,8 @@ struct cw_exchange {
     char why[CURL_ERROR_SIZE];
     uint64_t range_first, range_size; /* of Content-Range; range_size UINT64_MAX: none */
     double retry_after_s;
-    bool checked; /* the answer's headers were checked */
+    char linked_etag[CW_ETAG_SIZE]; /* that the hub names before it leads to another server; "": none */
+    bool checked;                   /* the answer's headers were checked */
     enum cw_transfer_outcome
         stopped; /* why the answer is not read on; CW_TRANSFER_DONE: it is, or is complete */
 };

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "base/thread.h"
-#include "objects/object.h"
+#include "objects/hub.h"
 
 #define S3_DEFAULT_REGION "us-east-1"
 #define GS_ENDPOINT "https://storage.googleapis.com"
@@ -69,6 +69,7 @@ void cw_location_deinit(struct cw_location *l)
 {
     free(l->url);
     free(l->credentials.token);
+    free(l->bearer);
     *l = (struct cw_location){0};
 }
 
@@ -127,10 +128,13 @@ static void location_object_url(struct cw_location *l, const char *key, const ch
 
 int cw_location_find(const char *address, const char *query, struct cw_location *ret, struct cw_error *err)
 {
-    struct cw_location l = {.object_storage = cw_object_is_listed(address)};
+    bool hub = cw_hub_is_address(address);
+    struct cw_location l = {.object_storage = !hub && cw_object_is_listed(address)};
     _cleanup_(cw_text_deinit) struct cw_text url = {0};
     int r = 0;
-    if (l.object_storage) {
+    if (hub) {
+        r = cw_hub_location(address, query, &l, &url, err);
+    } else if (l.object_storage) {
         const char *bucket = strstr(address, "://") + 3;
         size_t n = strcspn(bucket, "/");
         if (n == 0 || n >= sizeof(l.bucket))

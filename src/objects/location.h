@@ -19,6 +19,8 @@ struct cw_credentials {
 struct cw_location {
     char *url;
     bool object_storage; /* an S3-compatible server */
+    bool hub;            /* the Hugging Face hub */
+    char *bearer;        /* the token that requests carry; NULL: none. Owned. Not sent to other hosts */
     char region[64];     /* for signing */
     char endpoint[256];  /* for messages */
     char bucket[128];    /* "": not in object storage */
@@ -26,8 +28,8 @@ struct cw_location {
 };
 
 /* Finds the location of an address. query: of a listing, already encoded and sorted; the URL is then that of
- * the bucket. NULL: none. CW_E_PIPELINE: the address or a variable of the environment is wrong. The caller
- * deinits *ret. */
+ * the bucket; of the hub, path and query of a page. NULL: none. CW_E_PIPELINE: the address or a variable of
+ * the environment is wrong. The caller deinits *ret. */
 int cw_location_find(const char *address, const char *query, struct cw_location *ret,
                      struct cw_error *err) _must_check_;
 void cw_location_deinit(struct cw_location *l);

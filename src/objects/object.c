@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/patience.h"
 #include "base/thread.h"
+#include "objects/hub.h"
 #include "objects/listing.h"
 #include "objects/transfer.h"
 
@@ -101,10 +102,13 @@ static const char *status_advice(const struct cw_transfer *t)
 {
     bool storage = t->at.object_storage;
     return t->status == 401 || t->status == 403
-               ? (storage ? "access is denied: expected credentials with the rights to read objects and to "
-                            "list the bucket"
-                          : "the server denies access: expected an address that needs no login, or one "
-                            "that is still valid")
+               ? (t->at.hub
+                      ? "the hub denies access: expected the name of a public data set, or a token that "
+                        "may read it"
+                  : storage ? "access is denied: expected credentials with the rights to read objects and to "
+                              "list the bucket"
+                            : "the server denies access: expected an address that needs no login, or one "
+                              "that is still valid")
            : t->status == 404 || t->status == 410 ? "there is no such file"
            : t->status == 301 || t->status == 307 ? "the bucket is in another region: expected AWS_REGION "
                                                     "to name it"
@@ -122,6 +126,13 @@ static int object_refused(const char *address, const struct cw_transfer *t, stru
                  t->at.endpoint);
     }
     if (*e.code)
+        snprintf(code, sizeof(code), " %s", e.code);
+    if (t->at.hub) {
+        cw_hub_read_error(t->body.data, t->body.size, e.message, sizeof(e.message));
+        snprintf(e.code, sizeof(e.code), "%s", t->hub.code);
+        snprintf(with, sizeof(with), "; token: %s; endpoint: %s", t->at.credentials.source, t->at.endpoint);
+    }
+    if (t->at.hub && *e.code)
         snprintf(code, sizeof(code), " %s", e.code);
     const char *advice = refusal_advice(e.code);
     return cw_error_at_file(err, CW_E_IO, address, 0, "%.200s: HTTP status %ld%s: %s%s%s", address, t->status,
@@ -216,7 +227,8 @@ int cw_object_stat(const char *address, struct cw_object_stat *ret, struct cw_er
         return r;
     struct cw_listing_error e = {0};
     cw_listing_read_error(t.body.data, t.body.size, &e);
-    if (t.outcome == CW_TRANSFER_REFUSED && t.status == 404 && strcmp(e.code, "NoSuchBucket") != 0)
+    if (t.outcome == CW_TRANSFER_REFUSED && t.status == 404 && strcmp(e.code, "NoSuchBucket") != 0 &&
+        (!*t.hub.code || strcmp(t.hub.code, "EntryNotFound") == 0))
         r = 1;
     else if (t.outcome != CW_TRANSFER_DONE)
         r = object_failed(address, &t, err);
@@ -271,10 +283,37 @@ static int listing_page(const char *prefix, bool deep, struct cw_listing_page *p
     return r;
 }
 
+/* Lists the files of a data set of the hub, of which a directory need not exist. */
+static int listing_hub(const char *prefix, bool deep, struct listing *l, struct cw_error *err)
+{
+    _cleanup_(cw_text_deinit) struct cw_text page = {0};
+    int r = 0;
+    cw_hub_first_page(prefix, deep, &page);
+    for (bool more = true; r == 0 && more;) {
+        struct cw_transfer t = {.kind = CW_TRANSFER_TEXT};
+        if (page.failed)
+            return cw_error_nomem(err, page.size, "a listing");
+        r = object_ask(prefix, page.data ? page.data : "", &t, err);
+        if (r < 0)
+            return r;
+        more = t.outcome == CW_TRANSFER_DONE && *t.hub.link;
+        if (t.outcome == CW_TRANSFER_DONE)
+            r = cw_hub_read_page(prefix, t.body.data, t.body.size, listing_found, l, err);
+        else if (t.outcome != CW_TRANSFER_REFUSED || strcmp(t.hub.code, "EntryNotFound") != 0)
+            r = object_failed(prefix, &t, err);
+        cw_text_deinit(&page);
+        cw_text_add(&page, "%s", t.hub.link);
+        cw_transfer_deinit(&t);
+    }
+    return r;
+}
+
 int cw_object_list(const char *prefix, bool deep, cw_object_found *found, void *arg, struct cw_error *err)
 {
     struct listing l = {.found = found, .arg = arg};
     char root[256];
+    if (cw_hub_is_address(prefix))
+        return listing_hub(prefix, deep, &l, err);
     snprintf(root, sizeof(root), "%.*s", (int)cw_object_root_length(prefix), prefix);
     if (root[strlen(root) - 1] != '/' && strlen(root) + 1 < sizeof(root))
         root[strlen(root) + 1] = '\0', root[strlen(root)] = '/';

@@ -31,6 +31,12 @@ enum cw_transfer_outcome {
 
 #define CW_ETAG_SIZE 128
 
+/* What only answers of the Hugging Face hub have. */
+struct cw_transfer_hub {
+    char code[64];   /* what it refused for */
+    char link[2048]; /* path and query of the next page of a listing; "": this is the last */
+};
+
 struct cw_transfer {
     /* Set by the caller; the rest is zero. */
     enum cw_transfer_kind kind;
@@ -48,6 +54,9 @@ struct cw_transfer {
     enum cw_transfer_outcome outcome;
     long status; /* HTTP status of the last answer; 0: there was none */
     char etag[CW_ETAG_SIZE], modified[64], region[64];
+
+    struct cw_transfer_hub hub;
+
     uint64_t size; /* of the object; UINT64_MAX: not known */
     struct cw_text body;
     char why[300];    /* what went wrong with the connection, or "" */

@@ -131,8 +131,6 @@ static const char *attr_path_instead(const char *path, bool addresses)
     static const struct {
         const char *scheme, *instead;
     } remote[] = {
-        {"hf", "download the files first (hf download OWNER/NAME --repo-type dataset), or, in Python, give "
-               "Dataset.arrow() what datasets.load_dataset() returns"},
         {"file", "leave out file://"},
     };
 
@@ -161,9 +159,10 @@ static int attr_check_paths(const struct cw_op_desc *desc, const struct cw_attr_
             continue;
         snprintf(expected, sizeof(expected), "%s%s",
                  !strstr(json_string_value(path), "://") ? ""
-                 : addresses ? "the path of a local file, or an address that begins with s3://, gs://, "
-                               "http:// or https://: "
-                             : "the path of a local file: ",
+                 : addresses
+                     ? "the path of a local file, or an address that begins with s3://, gs://, hf://, "
+                       "http:// or https://: "
+                     : "the path of a local file: ",
                  instead);
         return attr_error(desc->name, a->name, path, expected, err);
     }

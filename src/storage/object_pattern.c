@@ -71,7 +71,8 @@ int cw_glob_objects(const char *pattern, const char *literal, bool wild, struct 
     if (strlen(literal) < root || pattern[root - 1] != '/' || !pattern[root])
         return cw_error_value(err, CW_E_PIPELINE, NULL, pattern, "the address of a file, or a pattern",
                               "%.300s names no file: expected the address of a file, or a pattern below a "
-                              "bucket, as in s3://BUCKET/DIRECTORY/*.tar",
+                              "bucket, as in s3://BUCKET/DIRECTORY/*.tar, or a data set, as in "
+                              "hf://datasets/OWNER/NAME/*.parquet",
                               pattern);
     if (!wild) {
         int r = cw_object_stat(literal, &st, err);

@@ -104,7 +104,6 @@ def test_a_file_that_may_not_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("path", "instead"),
     [
-        ("hf://datasets/owner/name/a.parquet", "load_dataset"),
         ("file:///data/a.tar", "leave out file://"),
         ("ftp://host/a", "copy the files"),
         ("C:\\data\\a.tar", "/mnt/c"),

@@ -6,7 +6,8 @@
 
 /* Describes an attribute that cw_source_files reads. */
 #define CW_SOURCE_FILES_DOC \
-    "names of files, addresses (`s3://bucket/key*`, `gs://`, `https://`, `http://`), or patterns: `*`, " \
+    "names of files, addresses (`s3://bucket/key*`, `gs://`, `hf://datasets/OWNER/NAME/path*`, `https://`, " \
+    "`http://`), or patterns: `*`, " \
     "`?`, `[...]`, `**` for directories at any depth, `{a,b}`, " \
     "`{000..127}`, `~` for a home directory"
 
