@@ -553,6 +553,32 @@ class Operators:
             1 to 3)
         """
 
+    def group_by(
+        self,
+        key: _Expression,
+        keys: int,
+        size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: Literal["longest"] | float | Mapping[str, Any] = {},
+    ) -> Dataset:
+        """Makes batches of elements with the same key.
+
+        A batch is made as soon as `size` elements of one key have come. At the end of the epoch the
+        elements that are left make smaller batches, in ascending order of the keys. For a key without
+        a bound, group by its remainder: `number % 100`.
+
+        key: the key of an element: an expression that gives an integer from 0 on (an expression (a
+            string))
+        keys: number of different keys (an integer, from 1 to 1024)
+        size: elements per batch (an integer, from 1 to 1048576)
+        drop_remainder: true: leave out the last batch if it is not full (true or false)
+        pad: "longest": pad components whose shape varies with 0, to the largest size in the batch; a
+            number: pad them with it; {component: number}, or {component: {"value": number, "to": [size
+            of each dimension, or null]}}: pad only these components, and to these sizes (an object or
+            a number or "longest")
+        """
+
     @classmethod
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
@@ -1273,6 +1299,21 @@ class Operators:
         count: number of passes; -1: endless (an integer, at least -1)
         """
 
+    def resample(self, component: str, target: Sequence[float], initial: Sequence[float]) -> Dataset:
+        """Drops elements at random, so that classes get given shares.
+
+        An element of class k is kept with a probability in proportion to target[k] / initial[k], and
+        as many elements as possible are kept: all those of the class with the largest quotient. If
+        `initial` is right, the expected shares of the classes are those of `target`. Each element
+        draws by itself, and draws again in each epoch. No element is repeated.
+
+        component: the class of an element: an integer from 0 on (the name of a component)
+        target: for each class its share of the elements that are kept, in any unit (a list of numbers
+            of length 1 to 65536, at least 0)
+        initial: for each class its share of the elements that arrive, in any unit: counts of a data
+            set, for example (a list of numbers of length 1 to 65536, at least 0)
+        """
+
     def resample_audio(
         self,
         component: str,
@@ -1541,6 +1582,17 @@ class Operators:
         elements have passed.
 
         count: number of elements to keep (an integer, at least 0)
+        """
+
+    def take_while(self, where: _Expression) -> Dataset:
+        """Keeps the elements before the first one for which an expression is false.
+
+        A number counts as true if it is not 0. In each pass of a `repeat` after it, `take_while`
+        begins anew. `shuffle` must come before it. The elements must be checked in order, so in a
+        service one worker runs the whole epoch. `take_while` can't be used with `on_error` "replace".
+
+        where: the condition, a scalar expression: the first element for which it is false (0) ends the
+            epoch (an expression (a string))
         """
 
     @classmethod

@@ -30,12 +30,18 @@ static int limit_passage_new(struct cw_runner *r, struct block *b, unsigned k,
     return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->exec.block.n, "a limit");
 }
 
+/* Returns the operator of limit k of the block's program, if it runs: the last one before the point. */
+static const struct cw_op *limit_op(const struct block *b, unsigned k)
+{
+    const struct cw_program *g = b->exec.program;
+    return g->ops[g->stage[k + 1] - 1];
+}
+
 /* Writes the numbers of the rows that pass an enumerate, limit k; `count` rows came before the block. Does
  * nothing if the numbers are not needed. */
 static void limit_enumerate(const struct cw_runner *r, const struct block *b, unsigned k, uint64_t count)
 {
-    const struct cw_program *g = b->exec.program;
-    const struct cw_op *op = g->ops[g->stage[k + 1] - 1];
+    const struct cw_op *op = limit_op(b, k);
     const struct cw_block *c = &b->exec.block;
     uint8_t *to = c->columns[op->out[0].value].data;
     int64_t number = cw_attr_int(op, "start") + (int64_t)count;
@@ -45,15 +51,20 @@ static void limit_enumerate(const struct cw_runner *r, const struct block *b, un
     }
 }
 
-/* Returns whether a row with this status passes a limit, and counts it. */
-static bool limit_count(const struct cw_runner *r, const struct cw_limit *limit, uint8_t status,
+/* Returns whether a row with this status passes a limit, and counts it. holds: the condition of a take_while,
+ * which counts the row that ends it. */
+static bool limit_count(const struct cw_runner *r, const struct cw_limit *limit, uint8_t status, bool holds,
                         uint64_t *count)
 {
-    bool within = *count < limit->count;
-    if (slots_raise(r, status) && !(limit->kind == CW_LIMIT_TAKE && !within))
+    bool within = *count < limit->count, take_while = limit->kind == CW_LIMIT_TAKE_WHILE;
+    if (slots_raise(r, status) && (within || (limit->kind != CW_LIMIT_TAKE && !take_while)))
         /* the failed row ends the run in its place, whether a `skip` leaves it out or not; after a full
          * `take` it is not reached */
         return true;
+    if (take_while) {
+        *count += within && !holds;
+        return within && holds;
+    }
     *count += within;
     return limit->kind == CW_LIMIT_ENUMERATE || within == (limit->kind == CW_LIMIT_TAKE);
 }
@@ -72,14 +83,17 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
     if (status < 0 || !b->exec.program->has_limit[k])
         return status;
     uint64_t *counts = b->limit_passages[k].counts;
+    const uint8_t *holds = NULL;
     if (limit->kind == CW_LIMIT_ENUMERATE)
         limit_enumerate(r, b, k, state->count);
+    else if (limit->kind == CW_LIMIT_TAKE_WHILE)
+        holds = b->exec.block.columns[limit_op(b, k)->out[0].value].data;
     for (size_t i = 0; i < b->exec.block.n; i++) {
         for (size_t position = b->exec.block.origin ? b->exec.block.origin[i] : i; noted <= position; noted++)
             counts[noted] = state->count;
         if (b->exec.block.status[i] == CW_ROW_DROPPED)
             continue;
-        if (limit_count(r, limit, b->exec.block.status[i], &state->count))
+        if (limit_count(r, limit, b->exec.block.status[i], holds && holds[i], &state->count))
             continue;
         b->dropped[k][i] = 1;
         b->exec.block.status[i] = CW_ROW_DROPPED;

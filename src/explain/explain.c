@@ -143,9 +143,12 @@ static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
             (node->desc->batcher && node->desc->batcher->keyed))
             cause = node;
     }
+    const char *name = chain_find_node(chain, at)->desc->name;
+    if (chain_find_node(chain, at)->desc->kind == CW_OP_FILTER)
+        return json_sprintf("%s (operator %u) must see the elements of the epoch in order", name, at);
     return json_sprintf("%s (operator %u) must count the elements of the epoch in order, because the "
                         "number of elements that the preceding %s passes on is not known beforehand",
-                        chain_find_node(chain, at)->desc->name, at, cause ? cause->desc->name : "operator");
+                        name, at, cause ? cause->desc->name : "operator");
 }
 
 static json_t *fused_groups_json(const unsigned *into, unsigned n)

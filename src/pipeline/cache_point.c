@@ -23,10 +23,10 @@ static const char *cache_point_why_inert(const struct cw_compiled *c, const stru
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
             return "the cache point comes after flat_map, whose elements are not cached; write it before "
                    "flat_map";
-        if (g->ops[i]->desc->kind == CW_OP_INDEX)
-            return "the cache point comes after enumerate, whose numbers depend on the order of the "
-                   "elements; "
-                   "write it before enumerate";
+        if (g->ops[i]->desc->index)
+            return "the cache point comes after an operator whose result depends on the order of the "
+                   "elements "
+                   "(enumerate, take_while); write it before that operator";
         *ret_draws |= cw_op_draws(g->ops[i]);
         if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
             return "the cache point comes after an operator that draws new random numbers in each epoch; "

@@ -25,14 +25,17 @@ static void compile_add_limit(struct cw_compile *x, const struct cw_node *node, 
 {
     struct cw_compiled *c = x->c;
     const json_t *count = json_object_get(node->attrs, "count");
+    enum cw_index_limit kind = node->desc->index->limit;
     unsigned k = c->n_limits++;
     c->limits[k] = (struct cw_limit){
-        .kind = node->desc->index->limit,
-        .ends_epoch = top && node->desc->index->limit == CW_LIMIT_TAKE,
-        .count = count ? (uint64_t)json_integer_value(count) : UINT64_MAX,
+        .kind = kind,
+        .ends_epoch = top && (kind == CW_LIMIT_TAKE || kind == CW_LIMIT_TAKE_WHILE),
+        .count = count                         ? (uint64_t)json_integer_value(count)
+                 : kind == CW_LIMIT_TAKE_WHILE ? 1
+                                               : UINT64_MAX,
     };
     c->is_limit[node->position] = true;
-    if (c->limits[k].ends_epoch)
+    if (top && kind == CW_LIMIT_TAKE)
         c->take = CW_MIN(c->take, c->limits[k].count);
     else
         c->sequential = true;
@@ -129,7 +132,10 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     c->batcher_attrs = node->attrs;
     c->keyed = node->desc->batcher->keyed;
     c->grouping = compile_grouping(node);
-    c->n_buckets = json_is_array(sizes) ? (unsigned)json_array_size(sizes) : 1;
+    const json_t *keys = c->keyed ? json_object_get(node->attrs, node->desc->batcher->keys) : NULL;
+    c->n_buckets = json_is_array(sizes) ? (unsigned)json_array_size(sizes)
+                   : keys               ? (unsigned)json_integer_value(keys)
+                                        : 1;
     c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
     if (!c->bucket_sizes)
         return cw_error_nomem(x->err, 0, "buckets");
@@ -339,8 +345,8 @@ static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bo
         : cw_op_is_stream(x->paths[0].program.ops[0]->desc)
             ? "gets elements from a stream (iterable): expected a source with an index, whose "
               "records are known beforehand"
-        : flow->limited ? "comes after a take, skip or enumerate of elements whose number is "
-                          "not known beforehand: write it before that operator"
+        : flow->limited ? "comes after take_while, or after a take, skip or enumerate of elements whose "
+                          "number is not known beforehand: write it before that operator"
         : x->c->group   ? "comes after another pack: expected only one in a pipeline"
                         : NULL;
     if (why)
@@ -351,10 +357,15 @@ static int compile_windowed(struct cw_compile *x, const struct cw_node *node, bo
 
 /* Adds an operator that runs on elements to each path from number `first` on. */
 static int compile_element_op(struct cw_compile *x, const struct cw_node *node, const struct cw_node *next,
-                              unsigned first, struct flow *flow)
+                              unsigned first, bool top, struct flow *flow)
 {
     struct cw_compiled *c = x->c;
     bool drops = node->desc->kind != CW_OP_MAP;
+    if (node->desc->index && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+        return compile_refuse(
+            x, node,
+            "can't be used with on_error \"replace\": whether a replacement passes depends on "
+            "the elements before it; use \"skip\"");
     if (node->desc->kind == CW_OP_FLAT_MAP && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
         return compile_refuse(
             x, node,
@@ -376,6 +387,10 @@ static int compile_element_op(struct cw_compile *x, const struct cw_node *node, 
     if (drops) {
         flow->counted = false;
         c->sequential |= flow->limited;
+        if (node->desc->index) {
+            compile_add_limit(x, node, first, top);
+            flow->limited = true;
+        }
         x->last_takes = c->n_limits;
     }
     c->n_cache_points += node->desc->cache_point != CW_CACHE_NEVER;
@@ -388,7 +403,7 @@ static int compile_batcher_rows(struct cw_compile *x, const struct cw_node *node
 {
     struct cw_node rows = *node;
     rows.desc = node->desc->batcher->rows;
-    return rows.desc ? compile_element_op(x, &rows, NULL, first, flow) : 0;
+    return rows.desc ? compile_element_op(x, &rows, NULL, first, false, flow) : 0;
 }
 
 /* Returns the number of the operator after batcher chain->nodes[at] that makes elements of its batches again;
@@ -457,8 +472,8 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
         return compile_refuse(x, node, "comes after pack: write it before pack");
     if (map->permutes && flow->limited)
         return compile_refuse(x, node,
-                              "comes after a take, skip or enumerate of elements whose number is not known "
-                              "beforehand: write shuffle before that operator");
+                              "comes after take_while, or after a take, skip or enumerate of elements whose "
+                              "number is not known beforehand: write shuffle before that operator");
     if (node->desc->run && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
         return compile_refuse(x, node,
                               "can't be used with on_error \"replace\": a replacement has no number of its "
@@ -515,7 +530,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         case CW_OP_FILTER:
         case CW_OP_MAP:
             r = node->desc->effects.state == CW_STATE_WINDOWED ? compile_windowed(x, node, top, flow) : 0;
-            r = r < 0 ? r : compile_element_op(x, node, next, first, flow);
+            r = r < 0 ? r : compile_element_op(x, node, next, first, top, flow);
             break;
         case CW_OP_INDEX:
             r = node->desc->index->gathers ? compile_gather(x, node, first, flow)

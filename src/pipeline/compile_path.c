@@ -111,7 +111,7 @@ static bool path_is_plain(const struct cw_compile_path *p)
     for (unsigned i = 0; i < g->n_ops; i++) {
         const struct cw_op_desc *desc = g->ops[i]->desc;
         plain &= desc->kind != CW_OP_FLAT_MAP;
-        plain &= !desc->index || desc->index->limit != CW_LIMIT_ENUMERATE;
+        plain &= !desc->index || !desc->index->limit;
     }
     return plain;
 }

@@ -17,8 +17,11 @@ enum cw_index_limit {
     CW_LIMIT_SKIP, /* all but the first `count` elements pass */
     /* all pass; output port 0 of the operator gets their numbers, from 0 */
     CW_LIMIT_ENUMERATE,
+    /* elements pass until the first one for which output port 0 of the operator, a bool, is false */
+    CW_LIMIT_TAKE_WHILE,
 };
 
+/* Of index operators; of a filter it is only the limit. */
 struct cw_index_map {
     enum cw_index_limit limit;
     bool repeats;  /* its elements come in `count` numbered passes (-1: endless) */
@@ -51,6 +54,10 @@ struct cw_padding {
     int64_t to[CW_MAX_NDIM];
 };
 
+/* Largest number of keys of a keyed batcher. The entries of a batch (engine/entry.h) take 8 bytes per key,
+ * and a worker sends the number of a key in at most 2 bytes. */
+#define CW_KEYS_MAX 1024
+
 #define CW_PAD_LONGEST (-1)  /* the largest size in the batch */
 #define CW_PAD_BOUNDARY (-2) /* the largest length that the batch's bucket holds */
 
@@ -77,6 +84,8 @@ uint64_t cw_grouping_rest(const struct cw_grouping *g, unsigned n_keys, const ui
 
 struct cw_batcher {
     const char *sizes; /* the attribute with the elements of a full batch: an integer, or a list by key */
+    /* the attribute with the number of keys, if `sizes` is an integer for all of them; NULL: there is one */
+    const char *keys;
     /* true: elements go to the open batch of their key, and full batches come in the order in which they fill
      * up. The key is the operator's output port 0, an int32 below the number of sizes. false: there is one
      * open batch, and the operator is not run. */

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from . import philox
 from .dtypes import RecordError, RunError, Value
-from .plan import FILTERS, Node, Plan, Position, Window
+from .plan import FILTERS, KEYED, Node, Plan, Position, Window
 from .zipped import Zipped
 
 REPLACED = 1
 MISSING = "missing"  # a failed element that keeps its place
 DROPPED = "dropped"
-SIEVES = (*FILTERS, "bucket_by_length")  # they remove what failed before them
+SIEVES = (*FILTERS, *KEYED)  # they remove what failed before them
 
 
 @dataclass
@@ -75,8 +75,8 @@ class Elements:
             if node.bound and node.name in FILTERS:
                 if not node.bound.apply(components, self.draw(node, eid, epoch)):
                     return DROPPED
-            elif node.name == "bucket_by_length":
-                key = bucket(node, components)
+            elif node.name in KEYED:
+                key = node.bound.apply(components, None)
             elif node.bound:
                 components = node.bound.apply(components, self.draw(node, eid, epoch))
         return Element(components, printed, eid, 0, key)
@@ -104,11 +104,6 @@ class Elements:
         else:
             sequences = [tokens for way in ways for tokens in way.elements()]
             yield from ways[0].several(at, route[at].bound.rows(sequences))
-
-
-def bucket(node: Node, components: dict[str, Value]) -> int:
-    length = node.bound.apply(components, None)
-    return sum(1 for boundary in node.attrs["boundaries"] if boundary <= length)
 
 
 @dataclass
@@ -153,14 +148,18 @@ class Way:
                 number = self.number(node, self.passes(at))
                 if not t.missing and not t.result:
                     t.components = node.bound.apply(t.components, number)
+            elif node.name == "take_while":
+                if t.missing or t.result or not self.lasts(node, t, at):
+                    if not t.result:
+                        return
             elif node.counting:
                 if not self.arrive(node, self.passes(at)):
                     return
             elif node.bound and not t.result:
                 if node.name in SIEVES and t.missing:
                     return
-                if node.name == "bucket_by_length":
-                    t.key = self.attempt(t, at, lambda node=node: bucket(node, t.components))
+                if node.name in KEYED:
+                    t.key = self.attempt(t, at, lambda node=node: node.bound.apply(t.components, None))
                 elif not t.missing:
                     draw = self.run.draw(node, self.run.identify(self.position, t.ordinals)[2], self.epoch)
                     result = self.attempt(
@@ -226,6 +225,13 @@ class Way:
         self.counts[node, passes] = arrived + 1
         return arrived < node.attrs["count"] if node.name == "take" else arrived >= node.attrs["count"]
 
+    def lasts(self, node: Node, t: Traveller, at: int) -> bool:
+        """Whether an element passes a take_while, which it ends if not."""
+        holds = self.attempt(t, at, lambda: node.bound.apply(t.components, None))
+        if holds is False:
+            self.counts[node, self.passes(at)] = 1
+        return bool(holds)
+
     def number(self, node: Node, passes: tuple[int, ...]) -> int:
         """The place of an element among those that arrive."""
         if not node.counting:
@@ -235,10 +241,12 @@ class Way:
         return number
 
     def beyond(self, start: int) -> bool:
-        """Whether a take from route[start] on, which an element would pass, has all it wants."""
+        """Whether a take from route[start] on, which an element would pass, has all it wants, or a take_while
+        has ended.
+        """
         return any(
             node.counting
-            and node.name == "take"
-            and self.counts.get((node, self.passes(at)), 0) >= node.attrs["count"]
+            and node.name in ("take", "take_while")
+            and self.counts.get((node, self.passes(at)), 0) >= node.attrs.get("count", 1)
             for at, node in enumerate(self.route[start:], start)
         )

@@ -45,7 +45,7 @@ NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs
 NOT_EXACT = {"resample_audio", "mel_spectrogram"}
 # Python's, which only a Python with the package can run
 FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable", "tokenize"}
-ROWS = ["enumerate", "unbatch"]  # operators on the rows of an epoch
+ROWS = ["enumerate", "unbatch", "take_while", "resample"]  # operators on the rows of an epoch
 COMPONENTS = [*components.ON_ONE, *components.JOINS]
 TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
 SOURCES = (
@@ -584,6 +584,19 @@ class Generator:
                 | ({"name": rng.choice(["index", *names])} if rng.random() < 0.5 else {})
                 | ({"start": rng.choice([-3, 5, 10**12])} if rng.random() < 0.5 else {})
             )
+        numbers = [n for n in random_expr.scalars(types) if types[n].dtype in INTEGERS]
+        if kind == "take_while":
+            sieve = random_expr.sieve(rng, types)
+            small = [f"{random_expr.quoted(n)} < {rng.randint(5, 300)}" for n in numbers]
+            return {"op": kind, "where": f"({sieve}) or {rng.choice([*small, 'true', 'true', 'false'])}"}
+        if kind == "resample" and "class" in types:
+            classes = rng.choice([3, 3, 2])
+            shares = [rng.choice([1, 2, 0.3, rng.uniform(0.1, 9)]) for _ in range(2 * classes)]
+            return {"op": kind, "component": "class", "target": shares[:classes], "initial": shares[classes:]}
+        if kind == "resample":
+            if not numbers:
+                return None
+            return {"op": "assign", "set": {"class": f"{random_expr.quoted(rng.choice(numbers))} % 3"}}
         flat = [n for n, t in types.items() if t.dtype == "bytes" or t.dims == ()]
         if not flat:
             return {"op": kind}
@@ -848,6 +861,11 @@ class Generator:
         if not lengths or any(t.dims is None for t in types.values()):
             return chain
         boundaries = sorted(rng.sample(range(1, 10), rng.randint(1, 3)))
+        if self.rows.random() < 0.3:
+            keys = self.rows.choice([3, 9, 9])
+            given = {"key": rng.choice(lengths), "keys": keys, "size": size}
+            longer = [*self.only_fixed(chain), self.finish("group_by", given)]
+            return longer if self.legal(longer) else chain
         given = {
             "length": rng.choice(lengths),
             "boundaries": boundaries,

@@ -66,7 +66,9 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
     if node.name == "rename":
         back = {new: old for old, new in attrs["names"].items()}
         return {back.get(name, name) for name in needed}, node
-    for key in ("where", "length"):
+    if node.name == "resample":
+        return needed | {attrs["component"]}, node
+    for key in ("where", "length", "key"):
         if key in attrs:
             return needed | names(attrs[key]), node
     return needed, node

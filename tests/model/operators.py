@@ -106,6 +106,9 @@ DEFAULTS: dict[str, dict] = {
     "filter_function": {},
     "flat_map": {},
     "unbatch": {},
+    "take_while": {},
+    "resample": {},
+    "group_by": {"drop_remainder": False, "pad": {}},
     "rebatch": {"drop_remainder": False, "pad": {}},
     "window": {"shift": 0, "stride": 1, "drop_remainder": True, "components": []},
     "pack": {"algorithm": "next", "bins": 16, "split": True, "separator": [], "pad": 0, "window": 1024},
@@ -507,12 +510,44 @@ def enumerate_(attrs: dict, types: Types) -> Bound:
     )
 
 
-def length(attrs: dict, types: Types) -> Bound:
-    """The length of bucket_by_length."""
-    expression = expressions.Expression(attrs["length"], types)
+def integer_of(text: str, types: Types) -> Callable[[Components], int]:
+    expression = expressions.Expression(text, types)
     if expression.type.dims != () or expression.type.dtype not in (*INTEGERS, "bool"):
-        raise PlanError("bucket_by_length: the length must be an integer")
-    return Bound(types, lambda components, _: cast(expression.evaluate(components), "int64").data.item())
+        raise PlanError("a length or key must be an integer")
+    return lambda components: cast(expression.evaluate(components), "int64").data.item()
+
+
+def key_of_bucket_by_length(attrs: dict, types: Types) -> Bound:
+    length = integer_of(attrs["length"], types)
+    return Bound(types, lambda c, _: sum(1 for boundary in attrs["boundaries"] if boundary <= length(c)))
+
+
+def key_of_group_by(attrs: dict, types: Types) -> Bound:
+    key = integer_of(attrs["key"], types)
+
+    def apply(components: Components, _draw: Draw) -> int:
+        if not 0 <= key(components) < attrs["keys"]:
+            raise RecordError("group_by: no such key")
+        return key(components)
+
+    return Bound(types, apply)
+
+
+def resample(attrs: dict, types: Types) -> Bound:
+    type_, target, initial = need(types, attrs["component"]), attrs["target"], attrs["initial"]
+    if type_.dims != () or type_.dtype not in (*INTEGERS, "bool"):
+        raise PlanError("resample: not one integer")
+    if len(target) != len(initial) or not any(target) or any(t and not i for t, i in zip(target, initial)):
+        raise PlanError("resample: shares")
+    quotients = [t / i if t else 0 for t, i in zip(target, initial)]
+
+    def apply(components: Components, draw: Draw) -> bool:
+        k = int(components[attrs["component"]].data)
+        if not 0 <= k < len(target):
+            raise RecordError("resample: no such class")
+        return uniform(draw.word(0)) < quotients[k] / max(quotients)
+
+    return Bound(types, apply)
 
 
 def identity(_attrs: dict, types: Types) -> Bound:
@@ -579,7 +614,10 @@ BINDERS = {
     "count": identity,
     "autocache": identity,
     "cache": identity,
-    "length": length,
+    "key of bucket_by_length": key_of_bucket_by_length,
+    "key of group_by": key_of_group_by,
+    "take_while": filter_,
+    "resample": resample,
     "map": lambda attrs, types: Bound(*hosted.map_(attrs, types)),
     "filter_function": lambda attrs, types: Bound(*hosted.filter_function(attrs, types)),
     "unbatch": lambda _, types: Bound(

@@ -31,9 +31,18 @@ from .sources import Source
 INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window", "enumerate")
 COUNTING = ("take", "skip", "enumerate")  # they count elements where their number is not known
 JOINS = ("concat", "mix")  # their elements are those of their inputs
-BATCHERS = ("batch", "bucket_by_length")
+KEYED = ("bucket_by_length", "group_by")  # batchers with a batch for each key
+BATCHERS = ("batch", *KEYED)
 BATCH_MAPS = ("map_batches", "mixup", "cutmix")
-FILTERS = ("filter", "filter_function", "flat_map", "unbatch", "pack")  # behind them the count is not known
+FILTERS = (
+    "filter",
+    "filter_function",
+    "take_while",
+    "resample",
+    "flat_map",
+    "unbatch",
+    "pack",
+)  # behind them the count is not known
 JOINED = {"zip": zipped.Zipped, "window": windowed.Windowed}
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
 ORDERED_CHUNK = 1024  # positions of a chunk of what is shuffled by record, or mixed
@@ -151,11 +160,11 @@ class Plan:
         self.refuse(before, after)
         self.restarts(chain)
         types = self.bind(before, None)
-        if self.batcher and self.batcher.name == "bucket_by_length":
+        if self.batcher and self.batcher.name in KEYED:
             attrs = self.batcher.attrs
-            if attrs["remainder"] == "pad" and attrs["drop_remainder"] and attrs["group"] > 1:
+            if attrs.get("remainder") == "pad" and attrs["drop_remainder"] and attrs["group"] > 1:
                 raise PlanError("bucket_by_length: remainder pad with drop_remainder")
-            self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
+            self.batcher.bound = operators.bind(f"key of {self.batcher.name}", self.batcher.attrs, types)
             self.batcher.bound.before = types
         self.pad: dict[str, padding.Padding | None] = {}
         if self.batcher:
@@ -231,8 +240,8 @@ class Plan:
             raise PlanError("flat_map, unbatch or pack with on_error replace")
         if self.any_named(after, "window") or self.any_named(after, "enumerate"):
             raise PlanError("window or enumerate behind a batcher")
-        if self.on_error == "replace" and self.any_named(before, "enumerate"):
-            raise PlanError("enumerate with on_error replace")
+        if self.on_error == "replace" and any(self.any_named(before, n) for n in ("enumerate", "take_while")):
+            raise PlanError("enumerate or take_while with on_error replace")
         if self.on_error == "replace" and self.any_named(before, "window"):
             raise PlanError("window with on_error replace")
         packs = [i for i, node in enumerate(before) if node.name == "pack"]
@@ -330,6 +339,8 @@ class Plan:
                 self.mark_counting(chain)
             if node.name in COUNTING:
                 node.counting = not self.count_known(nodes[:i])
+            if node.name == "take_while":
+                node.counting = True
             if node.name == "pack" and (self.stream or self.any_counting(nodes[:i])):
                 raise PlanError("pack of a stream, or after an operator that counts")
             if node.name == "shuffle" and self.any_counting(nodes[:i]):
@@ -365,7 +376,7 @@ class Plan:
         arrive.
         """
         size = self.batch_size
-        if not self.known or self.batcher.name == "bucket_by_length":
+        if not self.known or self.batcher.name in KEYED:
             if any(node.name not in ("take", "skip") for node in nodes):
                 raise PlanError("only take and skip may follow a batcher where the count is unknown")
             group = self.batcher.attrs.get("group", 1) if self.batcher else 1

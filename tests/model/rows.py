@@ -27,7 +27,7 @@ def without_taken_batches(chain: list, make, maps) -> list:
     make(name, attrs) gives a node, maps(node) says whether it is an operator on elements.
     """
     kept, at = [], 0
-    batchers = ("batch", "bucket_by_length", "rebatch")
+    batchers = ("batch", "bucket_by_length", "group_by", "rebatch")
     rows = False  # the elements are those of a batcher that was left out
     while at < len(chain):
         node = chain[at]
@@ -37,7 +37,7 @@ def without_taken_batches(chain: list, make, maps) -> list:
             kept.append(make("unbatch", {}))
         if node.name in batchers and taker is not None:
             if (
-                node.name == "bucket_by_length"
+                node.name in ("bucket_by_length", "group_by")
                 or node.attrs["drop_remainder"]
                 or node.attrs["pad"] != {}
                 or not all(maps(n) for n in chain[at + 1 : taker])

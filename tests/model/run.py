@@ -109,7 +109,13 @@ class Run:
 
         def full(route: list[Node]) -> bool:
             return any(
-                n.counting and n.name == "take" and counts.get((n, ()), 0) >= enough(route, n)
+                n.counting
+                and (
+                    n.name == "take"
+                    and counts.get((n, ()), 0) >= enough(route, n)
+                    or n.name == "take_while"
+                    and (n, ()) in counts
+                )
                 for i, n in enumerate(route)
                 if all(later.name != "repeat" for later in route[i:])
             )
@@ -177,7 +183,8 @@ class Run:
     def rest(self, waiting: dict[int, list]) -> Iterator[tuple[list[Element | str], int]]:
         """The batches of the elements that wait at the end of an epoch."""
         attrs = self.plan.batcher.attrs if self.plan.batcher else {}
-        keys, whole = range(len(attrs.get("sizes", [1]))), attrs.get("drop_remainder", False)
+        keys = range(attrs.get("keys", len(attrs.get("sizes", [1]))))
+        whole = attrs.get("drop_remainder", False)
         remainder = attrs.get("remainder", "pad")
         if self.group == 1 and remainder == "next":
             remainder = "pad"
@@ -199,7 +206,7 @@ class Run:
         batcher = self.plan.batcher
         if not batcher:
             return 1
-        return batcher.attrs["sizes"][key] if batcher.name == "bucket_by_length" else batcher.attrs["size"]
+        return batcher.attrs["sizes"][key] if "sizes" in batcher.attrs else batcher.attrs["size"]
 
     # ---- a batch's content ----
 

@@ -1,6 +1,7 @@
 """Operators on the rows of an epoch, against plain Python loops."""
 
 import json
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_enumerate_resumes(chain):
         (lambda: SOURCE.enumerate().on_error("replace"), 'enumerate: can\'t be used with on_error "replace"'),
         (lambda: SOURCE.enumerate().window(2), "window: comes after enumerate: write enumerate after window"),
         (lambda: Dataset.zip([SOURCE.enumerate()]), "zip: input 0 has an enumerate"),
-        (lambda: FILTERED.enumerate().shuffle(), "shuffle: comes after a take, skip or enumerate"),
+        (lambda: FILTERED.enumerate().shuffle(), "shuffle: comes after take_while, or after a take, skip or"),
         (lambda: SOURCE.enumerate(start=2.5), "enumerate: start is 2.5: expected an integer"),
     ],
 )  # fmt: skip
@@ -208,3 +209,142 @@ def test_elements_with_unequal_components_fail(tmp_path):
         with pytest.raises(cachew.Error, match=f"{op}: y has 1 rows, but x has 2: expected equally many"):
             list(failed)
     assert rows_of(ds.on_error("skip").rebatch(4)) == [([1, 2], 3)]
+
+
+# ---- take_while ----
+
+
+def values(ds, **options):
+    return [v for b in ds.batch(16).iterator(**options) for v in b["value"].tolist()]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_take_while_ends_an_epoch(threads):
+    def run(ds):
+        return values(ds, threads=threads, seed=4)
+
+    below = col("value") < 700
+    assert run(SOURCE.take_while(below)) == [*range(700)]
+    assert run(SOURCE.take_while("value >= 0")) == [*range(1000)]
+    assert run(SOURCE.take_while("value > 0")) == []
+    assert run(SOURCE.shuffle().take_while(below)) == [*takewhile(lambda v: v < 700, run(SOURCE.shuffle()))]
+    assert run(FILTERED.take_while(below).filter("value % 2 == 0")) == [
+        v for v in THIRDS if v < 700 and v % 2 == 0
+    ]
+    assert run(SOURCE.take_while(below).repeat(3)) == [*range(700)] * 3
+    assert run(SOURCE.repeat(-1).take_while("value < 999")) == [*range(999)]
+    assert run(Dataset.concat([SOURCE.take_while("value < 5"), SOURCE.take_while("value < 3")])) == [
+        *range(5), *range(3)
+    ]  # fmt: skip
+    assert run(SOURCE.take_while("value < 50").enumerate().take_while("index < 20")) == [*range(20)]
+    both = SOURCE.take_while(below).iterator(epochs=2)
+    assert [int(e["value"]) for e in both] == [*range(700)] * 2
+
+
+def test_after_the_end_no_element_can_fail():
+    ds = SOURCE._for_tests("fail", "value > 10")
+    assert values(ds.take_while("value < 10")) == [*range(10)]
+    failing = SOURCE._for_tests("fail", "value % 3 == 0 or value > 10")
+    assert values(failing.on_error("skip").take_while("value < 10")) == [1, 2, 4, 5, 7, 8]
+
+
+def test_take_while_resumes():
+    ds = FILTERED.take_while("value < 700").repeat(2).batch(16)
+    whole = [b["value"].tolist() for b in ds]
+    for n in (1, 12, len(whole) - 1, len(whole)):
+        first = ds.iterator()
+        assert [next(first)["value"].tolist() for _ in range(n)] == whole[:n]
+        rest = ds.iterator(threads=1)
+        rest.load_state_dict(first.state_dict())
+        assert [b["value"].tolist() for b in rest] == whole[n:]
+
+
+# ---- group_by ----
+
+
+@pytest.mark.parametrize(("keys", "size"), [(1, 3), (7, 4), (100, 2), (1024, 1)])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_group_by_is_a_loop_with_a_list_for_each_key(keys, size, drop_remainder):
+    expected, waiting = [], {}
+    for v in THIRDS:
+        mine = waiting.setdefault(v * 31 % 1009 % keys, [])
+        mine.append(v)
+        if len(mine) == size:
+            expected.append(mine[:])
+            mine.clear()
+    if not drop_remainder:
+        expected += [waiting[k] for k in sorted(waiting) if waiting[k]]
+    ds = FILTERED.group_by(f"value * 31 % 1009 % {keys}", keys, size, drop_remainder=drop_remainder)
+    assert [b["value"].tolist() for b in ds] == expected
+    half = len(expected) // 2
+    first = ds.iterator()
+    assert [next(first)["value"].tolist() for _ in range(half)] == expected[:half]
+    rest = ds.iterator(threads=1)
+    rest.load_state_dict(first.state_dict())
+    assert [b["value"].tolist() for b in rest] == expected[half:]
+
+
+# ---- resample ----
+
+
+@pytest.mark.parametrize(
+    ("target", "initial"), [([1, 1, 1], [6, 3, 1]), ([0.5, 0, 0.5], [1, 1, 2]), ([1, 2, 3], [1, 2, 3])]
+)
+def test_resample_gives_the_shares_of_the_target(target, initial):
+    """The number of elements kept of a class is binomial: it is within 5 standard deviations."""
+    n = 40_000
+    whole = np.repeat(np.arange(3), np.array(initial) * n // sum(initial)).astype(np.int8)
+    ds = Dataset.arrays({"class": whole}).resample("class", target, initial)
+    kept = np.concatenate([b["class"] for b in ds.batch(512).iterator(seed=7)])
+    quotients = np.array(target) / initial
+    p = quotients / quotients.max()
+    arrived, came = np.bincount(whole, minlength=3), np.bincount(kept, minlength=3)
+    assert (np.abs(came - arrived * p) <= 5 * np.sqrt(arrived * p * (1 - p))).all()
+    assert all(c == a for c, a, q in zip(came, arrived, p) if q == 1)
+
+
+def test_resample_draws_by_element_and_epoch():
+    ds = SOURCE.assign(k="value % 2").resample("k", [1, 1], [3, 1])
+
+    def kept(**options):
+        return [int(e["value"]) for e in ds.iterator(**options)]
+
+    once = kept(seed=1)
+    assert once == kept(seed=1, threads=1) != kept(seed=2)
+    assert kept(seed=1, epochs=2)[: len(once)] == once != kept(seed=1, epochs=2)[len(once) :]
+    shuffled = SOURCE.shuffle().assign(k="value % 2").resample("k", [1, 1], [3, 1])
+    assert sorted(int(e["value"]) for e in shuffled.iterator(seed=1)) == once
+
+
+@pytest.mark.parametrize(
+    ("ds", "message"),
+    [
+        (lambda: SOURCE.take_while("value").shuffle(), "shuffle: comes after take_while"),
+        (lambda: SOURCE.take_while("value").on_error("replace"), "take_while: can't be used with on_error"),
+        (lambda: SOURCE.batch(2).take_while("value"), "take_while: comes after batch"),
+        (lambda: SOURCE.take_while("nothing"), 'there is no component "nothing"'),
+        (lambda: SOURCE.group_by("value", 10, 3), "group_by: the key is 10: expected an integer from 0 to 9"),
+        (lambda: SOURCE.group_by("value - 1", 1000, 3), "group_by: the key is -1: expected an integer"),
+        (lambda: SOURCE.group_by("value", 1025, 3), "group_by: keys is 1025: expected"),
+        (
+            lambda: SOURCE.group_by("value / 2", 9, 3),
+            "group_by: key: the result is float64: expected an integer",
+        ),
+        (
+            lambda: SOURCE.resample("value", [1, 1], [1, 1]),
+            "resample: value is 2: expected a class from 0 to 1",
+        ),
+        (lambda: SOURCE.resample("value", [1, 1], [1]), "expected as many values as target has: 2"),
+        (lambda: SOURCE.resample("value", [1, 1], [1, 0]), "expected a share above 0 of class 1"),
+        (lambda: SOURCE.resample("value", [0, 0], [1, 1]), "expected at least one value above 0"),
+        (
+            lambda: SOURCE.resample("value", [1, -1], [1, 1]),
+            "resample: target is [1,-1]: expected a list of numbers",
+        ),
+        (lambda: SOURCE.assign(x="value / 3").resample("x", [1], [1]), "expected one integer per element"),
+    ],
+)
+def test_other_operators_are_refused(ds, message):
+    with pytest.raises(cachew.Error) as caught:
+        list(ds())
+    assert message in str(caught.value)

@@ -5,9 +5,6 @@
 #include "ops/batch/padding.h"
 #include "ops/expr/expr.h"
 
-/* Largest number of buckets. The entries of a batch (places.c) take 16 bytes per bucket, so at most 16 KiB,
- * and a worker sends the number of a bucket in at most 2 bytes. */
-#define BUCKETS_MAX 1024
 /* Largest group: the batches of a group wait in memory for each other. */
 #define GROUP_MAX 1024
 
@@ -97,13 +94,13 @@ static const struct cw_attr_def attrs[] = {
     {.name = "boundaries",
      .kind = CW_ATTR_INTS,
      .len_min = 1,
-     .len_max = BUCKETS_MAX - 1,
+     .len_max = CW_KEYS_MAX - 1,
      .doc = "limits between the buckets, in ascending order: bucket k holds lengths from boundaries[k-1] up "
             "to, but not including, boundaries[k]"},
     {.name = "sizes",
      .kind = CW_ATTR_INTS,
      .len_min = 2,
-     .len_max = BUCKETS_MAX,
+     .len_max = CW_KEYS_MAX,
      .min = 1,
      .max = 1 << 20,
      .doc = "elements per batch, for each bucket: one value more than boundaries"},

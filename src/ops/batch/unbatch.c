@@ -126,8 +126,8 @@ const struct cw_op_desc cw_op_unbatch = {
     .doc = "Row i of an element has part i of each component along its first dimension. Every component must "
            "have a first dimension, of the same size within an element. The rows of an element stay "
            "together, in order. If a `batch` comes before `unbatch`, both are left out: between them there "
-           "may be only "
-           "operators on elements, and the `batch` must keep the remainder and must not pad. The number of "
+           "may be only operators on elements, and the `batch` must keep the remainder and must not pad. The "
+           "number of "
            "elements after `unbatch` is otherwise not known in advance. `unbatch` is not allowed with "
            "on_error \"replace\".",
     .kind = CW_OP_FLAT_MAP,
