@@ -73,6 +73,7 @@ bench: build
 	    --source /usr/share/backgrounds
 	@$(PYTHON) bench/run.py --photos $(PHOTOS) --json build/bench.json
 	@$(PYTHON) bench/heavy.py
+	@build/bench-venv/bin/python bench/text.py
 
 fuzz:
 	@$(DEPS) build test test-all

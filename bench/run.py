@@ -22,7 +22,7 @@ from table import render
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 VENV = ROOT / "build" / "bench-venv"
-PACKAGES = ["numpy", "pillow", "xxhash"]
+PACKAGES = ["numpy", "pillow", "tokenizers", "xxhash"]
 PEER_PACKAGES = {
     "tfdata": ["tensorflow-cpu"],
     "torch": ["torch==2.13.0"],  # one version, so that figures of different days compare

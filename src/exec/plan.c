@@ -56,9 +56,11 @@ int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_epoch *e, struct c
     const struct cw_sequence *s = e->sequence;
     const struct cw_compiled *c = s->compiled;
     p->raw = calloc(p->n, sizeof(*p->raw));
+    bool one = c->n_programs == 1; /* in this case the bytes of all records are loaded at once, to p->raw */
     _cleanup_free_ uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
     _cleanup_free_ uint32_t *passes = malloc(p->n * sizeof(*passes));
-    _cleanup_free_ struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
+    _cleanup_free_ struct cw_tensor *some = one ? NULL : malloc(p->n * sizeof(*some));
+    struct cw_tensor *raw = one ? p->raw : some;
     int status = p->raw && rows && at && passes && raw
                      ? 0
                      : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
@@ -77,7 +79,7 @@ int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_epoch *e, struct c
         status = n ? source->ops->load(source, &l, raw, err) : 0;
         if (status < 0 && status != CW_E_BUDGET)
             cw_error_op(err, c->programs[leaf].ops[0]->desc->name);
-        for (size_t i = 0; i < n && status >= 0; i++)
+        for (size_t i = 0; some && i < n && status >= 0; i++)
             p->raw[at[i]] = raw[i];
     }
     return status;

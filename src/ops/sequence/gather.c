@@ -28,25 +28,27 @@ int cw_gather_load(struct cw_epoch *e, unsigned k, const struct cw_load *l, stru
                    size_t stride, struct cw_error *err)
 {
     const struct cw_source *s = e->sequence->sources[k];
+    bool bytes = cw_gather_has_bytes(s);
     struct cw_load own = *l;
     struct cw_ref *refs = cw_arena_alloc(l->arena, l->n * sizeof(*refs), err);
     uint64_t *rows = cw_arena_alloc(l->arena, l->n * sizeof(*rows), err);
-    struct cw_tensor *raw = cw_arena_alloc(l->arena, l->n * sizeof(*raw), err);
-    if (!refs || !rows || !raw)
+    struct cw_tensor *raw = bytes ? cw_arena_alloc(l->arena, l->n * sizeof(*raw), err) : NULL;
+    if (!refs || !rows || (bytes && !raw))
         return err->status;
     for (size_t i = 0; i < l->n; i++)
         refs[i] = cw_ref_at(l->rows[i], l->passes[i]);
     int r = cw_epoch_lookup(e, e->sequence->root->children[k], refs, l->n, err);
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n; i++)
         rows[i] = refs[i].row;
+    for (size_t i = 0; raw && i < l->n; i++)
         raw[i] = (struct cw_tensor){0};
-    }
     if (r >= 0 && s->ops->locate)
         r = gather_read(s, rows, l->n, l->arena, raw, err);
     own.rows = rows;
     if (r >= 0 && s->ops->load)
         r = s->ops->load(s, &own, raw, err);
     for (size_t i = 0; i < l->n && r >= 0; i++)
-        to[i * stride] = (struct cw_gathered){.row = rows[i], .raw = raw[i]};
+        to[i * stride] = (struct cw_gathered){
+            .row = rows[i], .data = raw ? raw[i].data : NULL, .size = raw ? raw[i].size : 0};
     return r;
 }

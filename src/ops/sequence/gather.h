@@ -5,9 +5,22 @@
 
 /* A record of an input that is loaded. */
 struct cw_gathered {
-    uint64_t row;         /* row of the input's source */
-    struct cw_tensor raw; /* the bytes of the record; empty if the source computes its records */
+    uint64_t row; /* row of the input's source */
+    /* the bytes of the record; none if the source computes its records */
+    void *data;
+    size_t size;
 };
+
+static inline struct cw_tensor cw_gathered_raw(const struct cw_gathered *g)
+{
+    return (struct cw_tensor){.data = g->data, .size = g->size};
+}
+
+/* Returns whether the records of a source have bytes. */
+static inline bool cw_gather_has_bytes(const struct cw_source *s)
+{
+    return s->ops->locate || s->ops->load;
+}
 
 /* Finds and reads the records of input k at the positions l->rows, and stores them in to[i * stride]. e is an
  * epoch of the inputs' sequence, in which input k has source k, and child k of the root. */

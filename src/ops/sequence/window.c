@@ -114,7 +114,7 @@ static int window_rows(const struct cw_block *b, struct cw_block *ret, struct cw
         const struct cw_gathered *from = b->raw[i].data;
         for (size_t k = 0; k < b->raw[i].size / sizeof(*from); k++, at++) {
             rows[at] = from[k].row;
-            raw[at] = from[k].raw;
+            raw[at] = cw_gathered_raw(&from[k]);
             origin[at] = (uint32_t)i;
         }
     }

@@ -63,10 +63,12 @@ static int zip_produce(const struct cw_source *s, const struct cw_op *op CW_UNUS
     for (unsigned k = 0; k < z->inputs->n_sources && r >= 0; k++) {
         const struct cw_source *input = z->inputs->sources[k];
         const struct cw_fault *older = b->faults;
+        bool bytes = cw_gather_has_bytes(input);
         for (size_t i = 0; i < b->n; i++) {
             const struct cw_gathered *from = (const struct cw_gathered *)loaded[i].data + k;
             rows[i] = from->row;
-            raw[i] = from->raw;
+            if (bytes)
+                raw[i] = cw_gathered_raw(from);
         }
         b->rows = rows;
         b->raw = raw;
