@@ -18,7 +18,6 @@ METHODS = {
     "from_generator": "write Dataset.iterable(function, outputs={name: dtype})",
     "from_tensor_slices": "write Dataset.arrays({name: array})",
     "from_tensors": "write Dataset.arrays({name: array}), with a first axis of length 1",
-    "interleave": "give a source a list of files, which are read in parallel; shuffle() mixes their records",
     "list_files": _FILES,
     "options": "leave it out: iterator() and loader() have the options",
     "padded_batch": "write batch(size, pad=...), or bucket_by_length(length, boundaries, sizes)",

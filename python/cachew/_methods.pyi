@@ -591,6 +591,22 @@ class Operators:
         root: path of the directory with one subdirectory per class (a string)
         """
 
+    @classmethod
+    def interleave(cls, inputs: Sequence[Dataset], *, block_length: int = 1) -> Dataset:
+        """The elements of several chains in turn.
+
+        `interleave` takes the place of a source, at the start of a pipeline. Each input in turn gives
+        `block_length` elements, or those that it has left; an input that has none is left out. The
+        result ends when all inputs have ended, and has each element once. All inputs must have the
+        same components with the same dtypes. Elements that a filter inside an input drops count in its
+        turn. For inputs that begin again, or shares that are not equal, use `mix`.
+
+        inputs: a list of chains; a chain is a list of operators that begins with a source (a list of
+            chains)
+        block_length: consecutive elements that an input gives in its turn (an integer, from 1 to
+            1048576)
+        """
+
     def invert(self, component: str, *, p: float = 1) -> Dataset:
         """Inverts the colours of images.
 

@@ -240,6 +240,9 @@ class Generator:
         what they were.
         """
         rng = random.Random(self.case.seed)
+        if self.rows.random() < 0.25:
+            blocks = {"block_length": self.rows.choice([2, 3, 100])} if self.rows.random() < 0.5 else {}
+            return {"op": "interleave", "inputs": inputs} | blocks
         if rng.random() < 0.4:
             return {"op": "concat", "inputs": inputs}
         weights = rng.choice([[1, 2, 1], [0.7, 0.25, 0.05], [rng.uniform(0.01, 1) for _ in range(3)]])

@@ -90,6 +90,7 @@ DEFAULTS: dict[str, dict] = {
     "concat": {},
     "tokenize": {"add_special_tokens": True, "truncation": []},
     "mix": {"stop": "first"},
+    "interleave": {"block_length": 1},
     "decode_audio": {"mono": True, "sample_rate": "sample_rate", "max_samples": 1 << 28},
     "random_gain": {"db": [-6, 6]},
     "random_noise": {"snr": [10, 40]},

@@ -28,9 +28,9 @@ from . import (
 from .dtypes import PlanError, Type
 from .sources import Source
 
-INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window", "enumerate")
+INDEX = ("take", "skip", "repeat", "shuffle", "concat", "mix", "zip", "window", "enumerate", "interleave")
 COUNTING = ("take", "skip", "enumerate")  # they count elements where their number is not known
-JOINS = ("concat", "mix")  # their elements are those of their inputs
+JOINS = ("concat", "mix", "interleave")  # their elements are those of their inputs
 KEYED = ("bucket_by_length", "group_by")  # batchers with a batch for each key
 BATCHERS = ("batch", *KEYED)
 BATCH_MAPS = ("map_batches", "mixup", "cutmix")
@@ -142,6 +142,11 @@ def merge_types(inputs: list[dict[str, Type]]) -> dict[str, Type]:
                     mine.dtype, tuple(a if a == b else None for a, b in zip(mine.dims, other.dims))
                 )
     return merged
+
+
+def grouped(positions: Iterator[Position], size: int) -> Iterator[list[Position]]:
+    while group := list(islice(positions, size)):
+        yield group
 
 
 class Plan:
@@ -418,7 +423,7 @@ class Plan:
         for node in nodes:
             if node.leaf >= 0:
                 n = len(self.sources[node.leaf].records)
-            elif node.name == "concat":
+            elif node.name in ("concat", "interleave"):
                 n = sum(self.count(c) for c in node.inputs)
             elif node.name == "mix":
                 inputs = [self.count(c) for c in node.inputs]
@@ -456,6 +461,8 @@ class Plan:
                 size = min(left, ORDERED_CHUNK)
                 yield [next(inputs[i]) for i in islice(turns, size)]
                 left -= size
+        elif node.name == "interleave":
+            yield from grouped(self.interleaved(node, passes, seed, epoch), ORDERED_CHUNK)
         elif node.name == "repeat" and self.count(before) > 0:
             count = node.attrs["count"]
             k = 0
@@ -483,6 +490,18 @@ class Plan:
                 at += len(chunk)
         elif node.name != "repeat":
             yield from self.chunks(before, passes, seed, epoch)
+
+    def interleaved(self, node: Node, passes: list, seed: int, epoch: int) -> Iterator[Position]:
+        inputs = [
+            (p for chunk in self.chunks(chain, passes, seed, epoch) for p in chunk) for chain in node.inputs
+        ]
+        while inputs:
+            left = []
+            for positions in inputs:
+                block = list(islice(positions, node.attrs["block_length"]))
+                yield from block
+                left += [positions] if len(block) == node.attrs["block_length"] else []
+            inputs = left
 
     def mixed_input(
         self, node: Node, chain: list[Node], passes: list, seed: int, epoch: int

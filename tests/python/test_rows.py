@@ -348,3 +348,59 @@ def test_other_operators_are_refused(ds, message):
     with pytest.raises(cachew.Error) as caught:
         list(ds())
     assert message in str(caught.value)
+
+
+# ---- interleave ----
+
+
+def in_turn(lists, block_length):
+    lists, found = [list(x) for x in lists], []
+    while any(lists):
+        for x in lists:
+            found += x[:block_length]
+            del x[:block_length]
+    return found
+
+
+@pytest.mark.parametrize("block_length", [1, 3, 50])
+@pytest.mark.parametrize("lengths", [[5], [3, 0, 7], [0, 0], [1, 100, 30, 64], [20] * 7])
+def test_interleave_is_a_loop_over_the_inputs(lengths, block_length):
+    lists = [[1000 * i + k for k in range(n)] for i, n in enumerate(lengths)]
+    inputs = [Dataset.range(1000 * i + n, start=1000 * i) for i, n in enumerate(lengths)]
+    ds = Dataset.interleave(inputs, block_length=block_length)
+    expected = in_turn(lists, block_length)
+    assert values(ds) == expected and len(ds) == len(expected)
+    assert values(ds.skip(9).take(20)) == expected[9:29]
+    if expected:
+        assert sorted(values(ds.shuffle(), seed=2)) == sorted(expected)
+        assert values(ds.repeat(2)) == expected * 2
+    shuffled = [ds.shuffle(seed=7) for ds in inputs if len(ds)]
+    each = [values(x) for x in shuffled]
+    assert not each or values(Dataset.interleave(shuffled, block_length=block_length)) == in_turn(
+        each, block_length
+    )
+
+
+def test_interleave_of_endless_inputs_and_in_any_order():
+    ds = Dataset.interleave([SOURCE.repeat(-1), SOURCE.take(2)])
+    assert values(ds.take(7)) == [0, 0, 1, 1, 2, 3, 4]
+    ds = Dataset.interleave([SOURCE, SOURCE.take(100).filter("value % 2 == 0"), SOURCE.take(300)])
+    plain = in_turn([range(1000), range(100), range(300)], 1)
+    of_input = in_turn([[0] * 1000, [1] * 100, [2] * 300], 1)
+    assert values(ds) == [v for v, i in zip(plain, of_input) if i != 1 or v % 2 == 0]
+    batches = [b["value"].tolist() for b in ds.shuffle().batch(32).iterator(seed=1)]
+    for n in (0, 7, 40):
+        first = ds.shuffle().batch(32).iterator(seed=1)
+        assert [next(first)["value"].tolist() for _ in range(n)] == batches[:n]
+        rest = ds.shuffle().batch(32).iterator(seed=1, threads=1)
+        rest.load_state_dict(first.state_dict())
+        assert [b["value"].tolist() for b in rest] == batches[n:]
+
+
+def test_interleave_is_refused():
+    with pytest.raises(cachew.Error, match="interleave: block_length is 0: expected"):
+        Dataset.interleave([SOURCE], block_length=0)
+    with pytest.raises(cachew.Error, match='interleave: component "x" is not in all inputs'):
+        Dataset.interleave([SOURCE, SOURCE.assign(x="1")])
+    with pytest.raises(cachew.Error, match="interleave: input 1 is a stream"):
+        list(Dataset.interleave([SOURCE, Dataset.iterable(lambda: [], outputs={"value": "int64"})]))

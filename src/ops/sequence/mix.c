@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dataset/seq.h"
 #include "ops/sequence/quota.h"
 #include "ops/sequence/repeat.h"
+#include "ops/sequence/turns.h"
 #include "pipeline/roles.h"
 
 /* Positions in any order are sorted first if it takes more steps than this to find one of them by itself. */
@@ -27,51 +27,27 @@ static struct cw_quota_place *mix_place_new(const struct cw_seq *s, struct cw_er
 
 /* ---- runs of positions ---- */
 
-/* Goes past n places, stores the input of each in inputs, and finds the records of all of them: in ret, one
- * input after the other. Sets from[i] to the first of input i. */
-static int mix_refs_by_input(struct cw_epoch *e, const struct cw_seq *s, struct cw_quota_place *p, uint64_t n,
-                             uint64_t pass, uint16_t *inputs, uint64_t *from, struct cw_ref *ret,
-                             struct cw_error *err)
+static int mix_fill(const struct cw_seq *s, uint64_t begin, uint64_t n, uint16_t *inputs, uint64_t *counts,
+                    struct cw_error *err)
 {
-    uint64_t at = 0;
-    int r = 0;
+    _cleanup_free_ struct cw_quota_place *p = mix_place_new(s, err);
+    if (!p)
+        return CW_E_MEMORY;
+    cw_quota_seek(p, begin);
     for (size_t i = 0; i < s->n_children; i++)
-        from[i] = p->inputs[i].count;
+        counts[i] = p->inputs[i].count;
     for (uint64_t k = 0; k < n; k++) {
         unsigned i = cw_quota_next(p);
         inputs[k] = (uint16_t)i;
         cw_quota_take(p, i);
     }
-    for (size_t i = 0; i < s->n_children && r >= 0; i++) {
-        uint64_t begin = from[i], m = p->inputs[i].count - begin;
-        if (m > 0)
-            r = cw_seq_refs(e, s->children[i], begin, m, pass, ret + at, err);
-        from[i] = at;
-        at += m;
-    }
-    return r;
+    return 0;
 }
 
 static int mix_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
                     struct cw_ref *ret, struct cw_error *err)
 {
-    size_t bytes = n * (sizeof(struct cw_ref) + sizeof(uint16_t)) + s->n_children * sizeof(uint64_t);
-    int r = cw_budget_take(e->budget, bytes, "the plan of a range", err);
-    if (r < 0)
-        return r;
-    _cleanup_free_ struct cw_ref *refs = malloc(bytes);
-    _cleanup_free_ struct cw_quota_place *p = mix_place_new(s, err);
-    r = p && !refs ? cw_error_nomem(err, bytes, "the plan of a range") : p ? 0 : CW_E_MEMORY;
-    if (r >= 0) {
-        uint64_t *from = (uint64_t *)(refs + n);
-        uint16_t *inputs = (uint16_t *)(from + s->n_children);
-        cw_quota_seek(p, begin);
-        r = mix_refs_by_input(e, s, p, n, pass, inputs, from, refs, err);
-        for (uint64_t k = 0; k < n && r >= 0; k++)
-            ret[k] = refs[from[inputs[k]]++];
-    }
-    cw_budget_give(e->budget, bytes);
-    return r;
+    return cw_turns_refs(e, s, mix_fill, begin, n, pass, ret, err);
 }
 
 /* ---- positions in any order ---- */
@@ -83,36 +59,11 @@ static int mix_compare(const void *a, const void *b, void *refs)
     return (x > y) - (x < y);
 }
 
-static void mix_swap(uint32_t *a, uint32_t *b)
-{
-    uint32_t t = *a;
-    *a = *b;
-    *b = t;
-}
-
-/* Sorts index, and inputs with it, so that those of one input are neighbours: input i begins at from[i]. `to`
- * is scratch with room for a number for each input. */
-static void mix_sort_by_input(uint32_t *index, uint32_t *inputs, size_t n_inputs, const uint64_t *from,
-                              uint64_t *to)
-{
-    for (size_t i = 0; i < n_inputs; i++)
-        to[i] = from[i];
-    for (size_t i = 0; i < n_inputs; i++)
-        while (to[i] < from[i + 1]) {
-            uint64_t at = to[i], other = to[inputs[at]]++;
-            mix_swap(&index[at], &index[other]);
-            mix_swap(&inputs[at], &inputs[other]);
-        }
-}
-
 static int mix_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
 {
-    uint32_t *inputs = l->sorted;
-    size_t inputs_n = s->n_children;
     _cleanup_free_ struct cw_quota_place *p = mix_place_new(s, l->err);
-    _cleanup_free_ uint64_t *from = calloc(2 * inputs_n + 1, sizeof(*from));
-    if (!p || !from)
-        return p ? cw_error_nomem(l->err, 0, "the plan of a range") : CW_E_MEMORY;
+    if (!p)
+        return CW_E_MEMORY;
     if (p->quota->memory > SORT_FROM)
         qsort_r(index, n, sizeof(*index), mix_compare, l->refs);
     for (uint64_t k = 0; k < n; k++) {
@@ -120,27 +71,14 @@ static int mix_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t *ind
         cw_quota_seek(p, ref->row);
         unsigned i = cw_quota_next(p);
         ref->row = p->inputs[i].count;
-        inputs[k] = i;
-        from[i + 1]++;
+        l->sorted[k] = i;
         cw_quota_take(p, i);
     }
-    for (size_t i = 0; i < inputs_n; i++)
-        from[i + 1] += from[i];
-    mix_sort_by_input(index, inputs, inputs_n, from, from + inputs_n + 1);
-    int r = 0;
-    for (size_t i = 0; i < inputs_n && r >= 0; i++)
-        if (from[i + 1] > from[i])
-            r = s->children[i]->ops->lookup(l, s->children[i], index + from[i], from[i + 1] - from[i]);
-    return r;
+    return cw_turns_lookup(l, s, index, l->sorted, n);
 }
 
-static void mix_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, struct cw_chunks *ret)
-{
-    cw_chunks_add(ret, CW_CHUNK_POSITIONS, NULL, (s->n + CW_CHUNK_POSITIONS - 1) / CW_CHUNK_POSITIONS, s->n,
-                  from, to);
-}
-
-static const struct cw_seq_ops mix_seq_ops = {.refs = mix_refs, .lookup = mix_lookup, .chunks = mix_chunks};
+static const struct cw_seq_ops mix_seq_ops = {
+    .refs = mix_refs, .lookup = mix_lookup, .chunks = cw_turns_chunks};
 
 /* ---- building ---- */
 
@@ -196,30 +134,19 @@ static uint64_t mix_positions(const struct cw_seq *s, struct cw_quota_place *p, 
 static int mix_build(struct cw_seq_build *b, const struct cw_node *node, bool batched CW_UNUSED,
                      struct cw_seq **at)
 {
-    struct cw_seq *s = *at = cw_seq_new(
-        b, &mix_seq_ops, sizeof(struct mix) + node->n_inputs * sizeof(uint64_t), node->n_inputs);
-    int r = s ? mix_set_weights((struct mix *)s, json_object_get(node->attrs, "weights"), b->err)
-              : CW_E_MEMORY;
+    int r = cw_turns_build(b, node, &mix_seq_ops, sizeof(struct mix) + node->n_inputs * sizeof(uint64_t), at);
+    if (r >= 0)
+        r = mix_set_weights((struct mix *)*at, json_object_get(node->attrs, "weights"), b->err);
     if (r < 0)
         return r;
+    struct cw_seq *s = *at;
     bool restarts = mix_restarts(node->attrs);
-    s->joins = s->scatters = true;
-    s->chunk = CW_CHUNK_POSITIONS;
-    for (size_t i = 0; i < node->n_inputs; i++) {
-        r = cw_seq_build_chain(b, &node->inputs[i], &s->children[i]);
-        if (r < 0)
-            return r;
-        if (b->sequence->stream)
-            return cw_error_set(
-                b->err, CW_E_PIPELINE,
-                "mix: input %zu is a stream, whose end is not known: expected a source with an index", i);
-        if (restarts && s->children[i]->n == 0)
+    for (size_t i = 0; i < node->n_inputs && restarts; i++)
+        if (s->children[i]->n == 0)
             return cw_error_set(b->err, CW_E_PIPELINE,
                                 "mix: input %zu has no elements: expected at least one, because exhausted "
                                 "inputs begin again (stop is not \"first\")",
                                 i);
-        s->passes = CW_MAX(s->passes, s->children[i]->passes);
-    }
     struct cw_quota_place *p = mix_place_new(s, b->err);
     if (!p)
         return CW_E_MEMORY;
