@@ -29,6 +29,7 @@ WRITERS = {
     "second version of pages": {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 100},
     "encodings": {"use_dictionary": False, "column_encoding": ENCODINGS, "data_page_size": 3000},
     "dictionaries that end": {"dictionary_pagesize_limit": 600, "data_page_size": 800},
+    "lz4": {"compression": "lz4"},
     "checksums": {"write_page_checksum": True, "store_schema": False},
     "timestamps of 96 bits": {"use_deprecated_int96_timestamps": True},
 }

@@ -914,7 +914,7 @@ class Operators:
         form as a component: they must be left out with `columns`. A null fails its row, unless `nulls`
         has a value for its column. For a column of lists, a list stands for a null list; a number
         stands for a null in a list, and a null list is then empty. All files must have the columns of
-        the first one, with the same types. Pages may be compressed with snappy, gzip or zstd;
+        the first one, with the same types. Pages may be compressed with snappy, gzip, LZ4 or zstd;
         checksums of pages are checked if the file has them. A row group is a chunk: `shuffle` is by
         chunk (docs/shuffling.md), and a column of a row group is decoded as a whole. The pipeline's
         description needs the first file: a program that only sends it to a service must be able to

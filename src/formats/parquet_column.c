@@ -166,7 +166,7 @@ static void decode_gather(const uint8_t *dictionary, const uint32_t *index, size
 
 static bool decode_dictionary(struct decoder *d, const uint8_t *p, const uint8_t *end, size_t n)
 {
-    uint32_t index[BATCH], most = 0;
+    uint32_t index[BATCH];
     if (n == 0)
         return true;
     if (p == end || *p > 32)
@@ -176,9 +176,7 @@ static bool decode_dictionary(struct decoder *d, const uint8_t *p, const uint8_t
         m = CW_MIN(n - at, (size_t)BATCH);
         if (!cw_parquet_rle_read(&r, index, m))
             return false;
-        for (size_t i = 0; i < m; i++)
-            most = CW_MAX(most, index[i]);
-        if (most >= d->n_dictionary)
+        if (cw_parquet_most(index, m) >= d->n_dictionary)
             return false;
         if (d->words)
             for (size_t i = 0; i < m; i++)

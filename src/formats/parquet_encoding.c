@@ -54,6 +54,56 @@ bool cw_parquet_rle_run(struct cw_parquet_rle *r)
     return true;
 }
 
+/* Unpacks 8 values of `width` (17 to 28) bits that begin at p: four words hold two of them each. */
+static inline void encoding_unpack8_wide(const uint8_t *p, unsigned width, uint32_t *out)
+{
+    const uint32_t mask = (UINT32_C(1) << width) - 1;
+    for (unsigned k = 0; k < 4; k++) {
+        uint64_t pair;
+        memcpy(&pair, p + (2 * k * width >> 3), sizeof(pair));
+        pair >>= 2 * k * width & 7;
+        out[2 * k] = (uint32_t)pair & mask;
+        out[2 * k + 1] = (uint32_t)(pair >> width) & mask;
+    }
+}
+
+/* Unpacks 8 values of `width` (at most 16) bits that begin at p: two words hold four of them each. */
+static inline void encoding_unpack8(const uint8_t *p, unsigned width, uint32_t *out)
+{
+    const uint32_t mask = (UINT32_C(1) << width) - 1;
+    uint64_t low, high;
+    memcpy(&low, p, sizeof(low));
+    memcpy(&high, p + (width >> 1), sizeof(high));
+    high >>= 4 * width & 7;
+    for (unsigned k = 0; k < 4; k++)
+        out[k] = (uint32_t)(low >> k * width) & mask;
+    for (unsigned k = 0; k < 4; k++)
+        out[4 + k] = (uint32_t)(high >> k * width) & mask;
+}
+
+/* Unpacks n values of `width` bits, of which the first begins at bit `bit`. */
+static void encoding_unpack(const uint8_t *p, uint64_t bit, unsigned width, uint32_t *out, size_t n)
+{
+    size_t i = 0;
+    for (; i < n && (width > 28 || (bit + i * width) & 7); i++)
+        out[i] = (uint32_t)encoding_bits(p, bit + i * width, width);
+    for (const uint8_t *at = p + ((bit + i * width) >> 3); i + 8 <= n; i += 8, at += width)
+        if (width > 16)
+            encoding_unpack8_wide(at, width, out + i);
+        else
+            encoding_unpack8(at, width, out + i);
+    for (; i < n; i++)
+        out[i] = (uint32_t)encoding_bits(p, bit + i * width, width);
+}
+
+uint32_t cw_parquet_most(const uint32_t *values, size_t n)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = CW_MAX(most, values[i]);
+    return most;
+}
+
 bool cw_parquet_rle_read(struct cw_parquet_rle *r, uint32_t *out, size_t n)
 {
     while (n > 0) {
@@ -65,8 +115,7 @@ bool cw_parquet_rle_read(struct cw_parquet_rle *r, uint32_t *out, size_t n)
             for (size_t i = 0; i < m; i++)
                 out[i] = r->value;
         else
-            for (size_t i = 0; i < m; i++)
-                out[i] = (uint32_t)encoding_bits(r->run, r->bit + i * width, width);
+            encoding_unpack(r->run, r->bit, width, out, m);
         r->bit += m * width;
         r->left -= m;
         out += m;

@@ -30,6 +30,8 @@ struct cw_parquet_rle {
 /* Begins the next run, unless values of the present one are left. */
 bool cw_parquet_rle_run(struct cw_parquet_rle *r);
 bool cw_parquet_rle_read(struct cw_parquet_rle *r, uint32_t *out, size_t n);
+/* Returns the largest of n values; 0 if there are none. */
+uint32_t cw_parquet_most(const uint32_t *values, size_t n);
 
 /* Decodes DELTA_BINARY_PACKED: *ret_n values, of which at most `room` are stored. *p is set behind them. */
 bool cw_parquet_delta(const uint8_t **p, const uint8_t *end, int64_t *out, size_t room, size_t *ret_n);

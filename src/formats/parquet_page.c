@@ -5,6 +5,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "formats/lz4.h"
 #include "formats/snappy.h"
 
 #define damaged(why, ...) (snprintf(why, CW_PARQUET_WHY, __VA_ARGS__), CW_E_DATA)
@@ -64,6 +65,29 @@ static bool page_gunzip(const uint8_t *data, size_t size, uint8_t *out, size_t o
     return good;
 }
 
+static uint32_t page_big_endian(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* Blocks as Hadoop writes them: the size of the block when it is decompressed, that of its data, and the
+ * data. */
+static bool page_unlz4(const uint8_t *data, size_t size, uint8_t *out, size_t out_size)
+{
+    while (size >= 8) {
+        uint32_t unpacked = page_big_endian(data), packed = page_big_endian(data + 4);
+        data += 8;
+        size -= 8;
+        if (packed > size || unpacked > out_size || !cw_lz4_block(data, packed, out, unpacked))
+            return false;
+        data += packed;
+        size -= packed;
+        out += unpacked;
+        out_size -= unpacked;
+    }
+    return size == 0 && out_size == 0;
+}
+
 int cw_parquet_page_unpack(int codec, const uint8_t *data, size_t size, uint8_t *out, size_t out_size,
                            char why[CW_PARQUET_WHY])
 {
@@ -80,10 +104,17 @@ int cw_parquet_page_unpack(int codec, const uint8_t *data, size_t size, uint8_t 
     case CW_PARQUET_CODEC_ZSTD:
         good = ZSTD_decompress(out, out_size, data, size) == out_size;
         break;
+    case CW_PARQUET_CODEC_LZ4:
+    case CW_PARQUET_CODEC_LZ4_RAW:
+        if (cw_lz4_lacks)
+            return damaged(why, "it is compressed with LZ4, and this build has no %s", cw_lz4_lacks);
+        good = (codec == CW_PARQUET_CODEC_LZ4 && page_unlz4(data, size, out, out_size)) ||
+               cw_lz4_block(data, size, out, out_size);
+        break;
     default:
         return damaged(
             why,
-            "it is compressed with %s, which can't be read: write the file with snappy, zstd, gzip or "
+            "it is compressed with %s, which can't be read: write the file with snappy, zstd, LZ4, gzip or "
             "without compression",
             codec >= 0 && codec <= CW_PARQUET_CODEC_LZ4_RAW ? names[codec] : "an unknown codec");
     }

@@ -257,7 +257,7 @@ const struct cw_op_desc cw_op_parquet = {
         "stands for a null list; a number stands for a null in a list, and a null list is then empty. All "
         "files "
         "must have the columns of the first one, with the same types. Pages may be compressed with snappy, "
-        "gzip or "
+        "gzip, LZ4 or "
         "zstd; checksums of pages are checked if the file has them. A row group is a chunk: `shuffle` is by "
         "chunk "
         "(docs/shuffling.md), and a column of a row group is decoded as a whole. The pipeline's description "
