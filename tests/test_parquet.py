@@ -53,6 +53,15 @@ def test_every_type_is_read_as_by_pyarrow(tmp_path, how):
     assert_same(found, {name: values for name, values in wanted.items() if name not in LISTS})
 
 
+def test_indexes_of_a_dictionary_of_every_width(tmp_path):
+    """Up to 17 bits, of which some are not at the beginning of a byte, in runs that end in any place."""
+    n = 70_001
+    data = pa.table({f"w{k}": pa.array(np.arange(n) * 7 % 2**k % n, pa.int32()) for k in (1, 3, 8, 13, 17)})
+    pq.write_table(data, tmp_path / "a.parquet", data_page_size=5000)
+    chain = [source(), {"op": "batch", "size": 10_000}]
+    assert rows_of(tmp_path, chain) == {name: data[name].to_pylist() for name in data.column_names}
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_shuffled_and_sliced_it_is_the_same(tmp_path, threads):
     data = table(3000).select(["i64", "text", "f32"])
