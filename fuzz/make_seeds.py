@@ -3,7 +3,7 @@
 language.
 
 usage: make_seeds.py DIR CACHEW      makes DIR/arrow, DIR/cache, DIR/csv, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/parquet,
-DIR/pipeline, DIR/state, DIR/workload and DIR/pipeline.dict
+DIR/pipeline, DIR/shard, DIR/state, DIR/workload and DIR/pipeline.dict
 """
 
 import importlib.util
@@ -13,9 +13,11 @@ import re
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import xxhash
 from PIL import Image
 
@@ -220,6 +222,33 @@ def segments(cachew):
         yield f"entry of {len(stored)}", b"\2" + bytes(32) + entry + row + trailer
 
 
+def elements():
+    """An element of the schema of fuzz_shard.c as a record of each format."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from model import materialized
+    from model.dtypes import Type, array
+
+    types = {
+        "b": Type("bytes"),
+        "f": Type("float32", (2,)),
+        "h": Type("float16", (None, 3)),
+        "i": Type("int16", None),
+        "u": Type("uint8"),
+    }
+    element = {name: array(t.dtype, np.arange(6)) for name, t in types.items() if name != "b"}
+    shapes = {"f": (2,), "h": (2, 3), "i": (1, 3, 2), "u": ()}
+    for name, shape in shapes.items():
+        values = element[name].data[: int(np.prod(shape))].reshape(shape)
+        element[name] = array(types[name].dtype, values)
+    element = {"b": materialized.Value("bytes", b"seven"), **element}
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        materialized.to_tar(archive, 7, element)
+    yield "cachew", b"\0" + materialized.to_cachew(types, element)
+    yield "tfrecord", b"\1" + materialized.to_example(types, element)
+    yield "tar", b"\2" + held.getvalue()[: 5 * 1024]
+
+
 def main():
     out, cachew = Path(sys.argv[1]), sys.argv[2]
     frames = dict(messages())
@@ -234,6 +263,8 @@ def main():
         put(out / "cache" / name, data)
     for name, data in answers():
         put(out / "host" / name, data)
+    for name, data in elements():
+        put(out / "shard" / name, data)
     for name, data in tables():
         put(out / "csv" / name, data)
     for kind, name, data in columns():

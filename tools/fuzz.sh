@@ -18,12 +18,12 @@ if [ ! -f "$corpus/done" ]; then
     touch "$corpus/done"
 fi
 [ $# -gt 0 ] || set -- arrow cache csv example expr frame host image index jsonl parquet pipeline \
-    state tar tfrecord workload
+    shard state tar tfrecord workload
 
 one() {
     local target=$1 from=$SECONDS dict=() length=4096
     [ "$target" != tar ] || length=16384 # a member takes a kilobyte
-    [ "$target" != arrow ] || length=8192 # metadata take a kilobyte
+    [[ "$target" != arrow && "$target" != shard ]] || length=8192 # metadata or a tar's file take a kilobyte
     [ "$target" != cache ] || length=8192 # entries begin behind 4 KiB
     mkdir -p "$corpus/$target" "$build/found"
     [ "$target" != pipeline ] || dict=("-dict=$corpus/pipeline.dict")

@@ -61,7 +61,8 @@ static bool manifest_read_shape(const json_t *shape, struct cw_type *type)
         type->dims[d] = json_is_null(dim) ? CW_VARIES : json_integer_value(dim);
         good = json_is_null(dim) || (json_is_integer(dim) && json_integer_value(dim) >= 0);
     }
-    return good && (type->dtype != CW_BYTES || type->ndim == 0);
+    return good && (type->dtype == CW_BYTES ? type->ndim == 0
+                                            : !cw_type_fixed(type) || cw_type_bytes(type) != SIZE_MAX);
 }
 
 static int manifest_read_components(const char *path, struct cw_manifest *m, struct cw_error *err)

@@ -65,9 +65,10 @@ static int shard_cachew_write(const struct cw_shard_schema *s, uint64_t number C
     size_t size = 0, frame;
     for (unsigned i = 0; i < s->n; i++)
         size += values[i].size + (1 + CW_MAX_NDIM) * sizeof(uint64_t);
-    uint8_t *start = cw_shard_room(to, size + CW_TFRECORD_FRAME, err), *at = start + CW_TFRECORD_HEADER;
+    uint8_t *start = cw_shard_room(to, size + CW_TFRECORD_FRAME, err);
     if (!start)
         return err ? err->status : CW_E_MEMORY;
+    uint8_t *at = start + CW_TFRECORD_HEADER;
     for (unsigned i = 0; i < s->n; i++) {
         const struct cw_type *type = &s->components[i].type;
         const struct cw_tensor *v = &values[i];

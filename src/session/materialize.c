@@ -265,8 +265,8 @@ static void materializer_count(struct materializer *m)
         struct cw_hash128 sum = {0, 0};
         m->elements += (uint64_t)json_integer_value(json_object_get(shard, "elements"));
         m->bytes += (uint64_t)json_integer_value(json_object_get(shard, "bytes"));
-        (void)!cw_hash128_parse(json_string_value(json_object_get(shard, "set_digest")), &sum);
-        m->set_sum = cw_hash128_add(m->set_sum, sum);
+        if (cw_hash128_parse(json_string_value(json_object_get(shard, "set_digest")), &sum))
+            m->set_sum = cw_hash128_add(m->set_sum, sum);
     }
     m->skip = m->dir.skip;
     m->before = json_incref(m->dir.state);
