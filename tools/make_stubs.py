@@ -33,6 +33,7 @@ _DType: TypeAlias = (
     | type[Any]
 )
 _Expression: TypeAlias = Expr | str | bool | int | float
+_Operators: TypeAlias = Callable[[Dataset], Dataset] | Sequence[Any]
 _Path: TypeAlias = str | os.PathLike[str]
 
 def read_table() -> None: ...
@@ -55,6 +56,7 @@ TYPES = {
     "strings": "Sequence[str]",
     "object": "Mapping[str, Any]",
     "chains": "Sequence[Dataset]",
+    "operators": "_Operators",
 }
 # One value instead of those; of an object: a number.
 ONE = {"ints": "int", "floats": "float", "strings": "str", "object": "float"}
@@ -144,7 +146,7 @@ def stub(table):
     if unknown:
         sys.exit(f"make_stubs: attribute kinds without an annotation: {', '.join(unknown)}")
     methods = "\n".join(method(op) for op in table)
-    abc = ", ".join(name for name in ("Mapping", "Sequence") if f"{name}[" in methods)
+    abc = ", ".join(name for name in ("Callable", "Mapping", "Sequence") if f"{name}[" in HEAD + methods)
     dtypes = "\n".join(f'        "{name}",' for name in DTYPES)
     return HEAD.replace("{abc}", abc).replace("{dtypes}", dtypes) + methods
 

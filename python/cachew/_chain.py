@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from cachew._operators import TABLE
+from cachew._operators import TABLE, Operator
 
 Node = dict[str, Any]
 
@@ -59,9 +59,22 @@ def _call(node: Node) -> str:
     for name in op.positional if op else ():
         if name not in attributes:
             break
-        arguments.append(_value(attributes.pop(name)))
-    arguments += [f"{name}={_value(value)}" for name, value in attributes.items()]
+        arguments.append(_argument(op, name, attributes.pop(name)))
+    arguments += [f"{name}={_argument(op, name, value)}" for name, value in attributes.items()]
     return f".{'filter' if node['op'] == 'filter_function' else node['op']}({', '.join(arguments)})"
+
+
+def _argument(op: Operator | None, name: str, value: Any) -> str:
+    attribute = op.attributes.get(name) if op else None
+    if attribute is None or attribute.kind != "operators":
+        return _value(value)
+    if value and isinstance(value[0], list):
+        return f"[{', '.join(_function(chain) for chain in value)}]"
+    return _function(value)
+
+
+def _function(chain: Iterable[Node]) -> str:
+    return "lambda ds: ds" + "".join(_call(node) for node in chain)
 
 
 def _value(value: Any) -> str:

@@ -1,6 +1,6 @@
 # Made by tools/make_stubs.py from `cachew ops --json`: change the operator's file, not this one.
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,6 +28,7 @@ _DType: TypeAlias = (
     | type[Any]
 )
 _Expression: TypeAlias = Expr | str | bool | int | float
+_Operators: TypeAlias = Callable[[Dataset], Dataset] | Sequence[Any]
 _Path: TypeAlias = str | os.PathLike[str]
 
 def read_table() -> None: ...
@@ -683,6 +684,18 @@ class Operators:
         path: the directory that `cachew materialize` or `Dataset.materialize` wrote (a string)
         """
 
+    def maybe(self, p: float, operators: _Operators) -> Dataset:
+        """Sends some elements, drawn at random, through operators.
+
+        All other elements stay as they are. The operators may not change the dtype of a component, nor
+        add or remove components. They are operators that compute an element from itself, without files
+        and Python functions.
+
+        p: probability that an element goes through the operators (a number, from 0 to 1)
+        operators: operators; in Python a function that calls them on the dataset: lambda ds:
+            ds.gaussian_blur("image", 9) (a list of operators, or of lists of operators)
+        """
+
     def mel_spectrogram(
         self,
         component: str,
@@ -790,6 +803,18 @@ class Operators:
         classes: number of classes, the size of the new last dimension (an integer, from 1 to 16777216)
         dtype: dtype of the result (a dtype (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16,
             float32, float64))
+        """
+
+    def one_of(self, choices: _Operators, *, weights: Sequence[float] = []) -> Dataset:
+        """Sends each element through one of several lists of operators, drawn at random.
+
+        A list may be empty. After each list, elements must have the same components with the same
+        dtypes. The operators compute an element from itself, without files and Python functions.
+
+        choices: lists of operators; in Python functions that call them on the dataset: [lambda ds:
+            ds.invert("image"), lambda ds: ds] (a list of operators, or of lists of operators)
+        weights: how often each list is chosen, in proportion to the sum; []: all equally often (a list
+            of numbers, from 0 to 1000000000)
         """
 
     def pack(

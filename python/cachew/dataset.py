@@ -148,8 +148,25 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         return cls._make([node], head, base_dir)
 
     def _append(self, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
-        node = {"op": op.name, **{name: value_of(op, name, value) for name, value in attributes.items()}}
+        node: Node = {"op": op.name}
+        for name, value in attributes.items():
+            operators = op.attributes[name].kind == "operators"
+            node[name] = value_of(op, name, self._operators(op, name, value) if operators else value)
         return self._make([*self._nodes, node], self._head, self._base_dir)
+
+    def _operators(self, op: Operator, name: str, value: Any) -> Any:
+        """The operators that a function adds to this dataset; of a list, those of each function."""
+        if isinstance(value, (list, tuple)):
+            return [self._operators(op, name, v) for v in value]
+        if not callable(value):
+            return value
+        longer = value(self)
+        n = len(self._nodes)
+        if not isinstance(longer, Dataset) or list(longer._nodes[:n]) != list(self._nodes):
+            raise TypeError(
+                f"{op.name}: {name}: expected a function that returns its dataset with more operators"
+            )
+        return list(longer._nodes[n:])
 
     @classmethod
     def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Dataset:

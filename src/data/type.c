@@ -91,3 +91,17 @@ struct cw_type cw_type_scalar(enum cw_dtype dtype)
 {
     return (struct cw_type){.dtype = dtype, .ndim = 0};
 }
+
+int cw_type_merge(struct cw_type *a, const struct cw_type *b)
+{
+    if (a->dtype != b->dtype)
+        return -1;
+    if (a->ndim != b->ndim) {
+        a->ndim = -1;
+        return 0;
+    }
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dims[i] != b->dims[i])
+            a->dims[i] = CW_VARIES;
+    return 0;
+}

@@ -54,6 +54,8 @@ size_t cw_type_bytes(const struct cw_type *t);
  * vary), "uint8[...]" (ndim unknown), "bytes". */
 const char *cw_type_print(const struct cw_type *t, char buf[160]);
 struct cw_type cw_type_scalar(enum cw_dtype dtype);
+/* Makes *a the type that holds elements of both types. -1: there is none, because the dtypes differ. */
+int cw_type_merge(struct cw_type *a, const struct cw_type *b);
 
 /* One value of one component of one element. */
 struct cw_tensor {

@@ -21,6 +21,7 @@ static const char *const kind_names[] = {
     [CW_ATTR_STRINGS] = "strings",
     [CW_ATTR_OBJECT] = "object",
     [CW_ATTR_CHAINS] = "chains",
+    [CW_ATTR_OPERATORS] = "operators",
     [CW_ATTR_FUNCTION] = "function",
 };
 
@@ -54,6 +55,7 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         [CW_ATTR_STRINGS] = "a list of strings",
         [CW_ATTR_OBJECT] = "an object",
         [CW_ATTR_CHAINS] = "a list of chains",
+        [CW_ATTR_OPERATORS] = "a list of operators, or of lists of operators",
         [CW_ATTR_FUNCTION] = ("a function: an object of name, identity and payload (strings), and possibly "
                               "modules, path, rng and async"),
     };
@@ -202,6 +204,7 @@ static bool attr_value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, c
             return false;
         break;
     case CW_ATTR_CHAINS:
+    case CW_ATTR_OPERATORS:
         return json_is_array(v);
     case CW_ATTR_FUNCTION:
         return attr_function_ok(v);

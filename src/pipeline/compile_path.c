@@ -88,21 +88,6 @@ int cw_path_add(struct cw_compile *x, const struct cw_node *node)
     return cw_path_bind(x, p, node, NULL, NULL);
 }
 
-/* Makes *a the type that holds elements of both types. -1: there is none, because the dtypes differ. */
-static int path_merge_types(struct cw_type *a, const struct cw_type *b)
-{
-    if (a->dtype != b->dtype)
-        return -1;
-    if (a->ndim != b->ndim) {
-        a->ndim = -1;
-        return 0;
-    }
-    for (int i = 0; i < a->ndim; i++)
-        if (a->dims[i] != b->dims[i])
-            a->dims[i] = CW_VARIES;
-    return 0;
-}
-
 /* Returns whether each record of the path gives one element, or none, that does not depend on others. */
 static bool path_is_plain(const struct cw_compile_path *p)
 {
@@ -152,7 +137,7 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
                     "%s: component \"%s\" is not in all inputs: expected the same components in each",
                     node->desc->name, odd);
             }
-            if (path_merge_types(&u->type, &v->type) < 0) {
+            if (cw_type_merge(&u->type, &v->type) < 0) {
                 cw_error_op(x->err, node->desc->name);
                 return cw_error_set(
                     x->err, CW_E_PIPELINE,

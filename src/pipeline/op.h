@@ -31,6 +31,8 @@ enum cw_attr_kind {
     CW_ATTR_STRINGS,
     CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind; or one of `choices` */
     CW_ATTR_CHAINS, /* inputs of concat, mix and zip */
+    /* JSON list of operators without a source, or a list of such lists; checked by the operator's bind */
+    CW_ATTR_OPERATORS,
     /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not
        part of a pipeline's fingerprint */
     CW_ATTR_FUNCTION,

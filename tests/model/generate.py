@@ -46,6 +46,7 @@ NOT_EXACT = {"resample_audio", "mel_spectrogram"}
 # Python's, which only a Python with the package can run
 FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable", "tokenize"}
 ROWS = ["enumerate", "unbatch", "take_while", "resample"]  # operators on the rows of an epoch
+IN_CHOICES = ("resize", "random_flip", "random_crop", "center_crop", "random_resized_crop", "pad", "cast")
 COMPONENTS = [*components.ON_ONE, *components.JOINS]
 TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
 SOURCES = (
@@ -605,7 +606,33 @@ class Generator:
             return {"op": kind}
         return {"op": "drop", "components": flat} if len(flat) < len(names) else None
 
+    def choice(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        """one_of or maybe, around operators that leave the dtypes as they are."""
+        rng = self.rng
+        kinds = [*IN_CHOICES, *random_images.KINDS, *random_colours.NAMES]
+        numbers = [n for n, t in types.items() if t.dtype in (*INTEGERS, *FLOATS)]
+        lists: list[list[dict]] = []
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            operators: list[dict] = []
+            for _ in range(rng.choice([0, 1, 2, 3])):
+                if numbers and rng.random() < 0.5:
+                    name = rng.choice(numbers)
+                    quoted = random_expr.quoted(name)
+                    written = {"op": "assign", "set": {name: f"{quoted} + {quoted}"}}
+                else:
+                    written = self.write_plain(rng.choice(kinds), types, chain, False)
+                longer = [*operators, written] if written else operators
+                given = {"op": "one_of", "choices": [longer, []]}
+                operators = longer if self.legal([*chain, given]) else operators
+            lists.append(operators)
+        if len(lists) == 1 and lists[0]:
+            return {"op": "maybe", "p": rng.choice([0.3, 0.8]), "operators": lists[0]}
+        weights = {"weights": [rng.uniform(0.1, 3) for _ in lists]} if rng.random() < 0.5 else {}
+        return {"op": "one_of", "choices": lists} | weights
+
     def operator_before(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        if self.case.seed % 7 == 3 and self.rng.random() < 0.4:  # other seeds stay what they were
+            return self.choice(types, chain)
         if self.rows.random() < 0.15:
             return self.operator_on_rows(types, chain)
         kind = self.rng.choice(

@@ -17,6 +17,12 @@ def names(text: str) -> set[str]:
     return parser.names(parser.Parser(str(text)).parse())
 
 
+def touched(node: dict) -> set[str]:
+    """What an operator in a list of one_of or maybe reads or writes."""
+    read = set().union(*(names(text) for text in node.get("set", {}).values()))
+    return read | set(node.get("set", {})) | ({node["component"]} if "component" in node else set())
+
+
 def before(node, needed: set[str]) -> tuple[set[str], object]:
     """The components needed before a node when `needed` are needed after it, and the node without what
     nobody needs (None: all of it).
@@ -32,6 +38,11 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         bound = operators.bind(node.name, attrs, bound.before, wanted)
         # the operator runs, so all that it reads is needed
         return needed | {attrs["component"], *others}, replace(node, bound=bound)
+    if node.name in ("one_of", "maybe"):
+        changed = {
+            name for nodes in operators.lists_of(node.name, attrs) for n in nodes for name in touched(n)
+        }
+        return (needed | changed) & set(bound.before), node if changed & needed else None
     if node.name in ON_ONE_COMPONENT:
         return needed, node if attrs["component"] in needed else None
     if node.name == "decode_audio":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from . import (
 )
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .pack import Pack
-from .philox import Draw, uniform
+from .philox import Draw, philox, uniform
 
 DEFAULTS: dict[str, dict] = {
     "tfrecord": {"compression": "auto", "verify": True},
@@ -117,6 +118,8 @@ DEFAULTS: dict[str, dict] = {
     **element_components.DEFAULTS,
     **geometry.DEFAULTS,
     **mixup.DEFAULTS,
+    "one_of": {"weights": []},
+    "maybe": {},
     "sanitize_boxes": {"labels": [], "min_size": 1, "min_area": 1},
 }
 for _name in annotations.MOVING:
@@ -638,6 +641,57 @@ def of_component(make: Callable) -> Callable[[dict, Types], Bound]:
 
 
 BINDERS |= {name: of_component(make) for name, make in geometry.OPERATORS.items()}
+
+
+def lists_of(name: str, attrs: dict) -> list[list[dict]]:
+    """The lists of operators of one_of and maybe."""
+    return attrs["choices"] if name == "one_of" else [attrs["operators"], []]
+
+
+def choice(name: str):
+    """one_of and maybe: operator number k of all lists draws with the key that follows from k."""
+
+    def bound(attrs: dict, types: Types) -> Bound:
+        lists, k = [], 0
+        for given in lists_of(name, attrs):
+            now, nodes = types, []
+            for node in given:
+                operator = bind(node["op"], DEFAULTS[node["op"]] | node, now)
+                nodes.append((k, operator))
+                now, k = operator.types, k + 1
+            lists.append((nodes, now))
+        after = lists[0][1]
+        for _, other in lists[1:]:
+            if after.keys() != other.keys() or any(after[n].dtype != other[n].dtype for n in after):
+                raise PlanError(f"{name}: other components")
+            after = {n: merged(type_, other[n]) for n, type_ in after.items()}
+        if name == "one_of":
+            weights = attrs["weights"] or [1] * len(lists)
+            shares = list(itertools.accumulate(float(w) for w in weights))
+            bounds = [share / shares[-1] for share in shares]
+        else:
+            bounds = [attrs["p"], 1]
+
+        def apply(components: Components, draw: Draw) -> Components:
+            drawn = uniform(draw.word(0))
+            chosen = next((i for i, bound in enumerate(bounds) if drawn < bound), len(bounds) - 1)
+            for k, operator in lists[chosen][0]:
+                words = philox(draw.key, (k, 0, 0, 1))
+                components = operator.apply(components, Draw(words[0] | words[1] << 32, draw.element))
+            return components
+
+        return Bound(after, apply)
+
+    return bound
+
+
+def merged(a: Type, b: Type) -> Type:
+    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
+        return Type(a.dtype, None)
+    return Type(a.dtype, tuple(m if m == n else None for m, n in zip(a.dims, b.dims)))
+
+
+BINDERS |= {name: choice(name) for name in ("one_of", "maybe")}
 
 
 def bind(name: str, attrs: dict, types: Types, wanted: set[str] | None = None) -> Bound:
