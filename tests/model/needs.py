@@ -42,7 +42,9 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         changed = {
             name for nodes in operators.lists_of(node.name, attrs) for n in nodes for name in touched(n)
         }
-        return (needed | changed) & set(bound.before), node if changed & needed else None
+        if not changed & needed:
+            return needed, None
+        return (needed | changed) & set(bound.before), node
     if node.name in ON_ONE_COMPONENT:
         return needed, node if attrs["component"] in needed else None
     if node.name == "decode_audio":

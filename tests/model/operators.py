@@ -510,7 +510,7 @@ def enumerate_(attrs: dict, types: Types) -> Bound:
     name, start = attrs["name"], attrs["start"]
     return Bound(
         {**types, name: Type("int64", ())},
-        lambda components, number: {**components, name: Value("int64", np.int64(start + number))},
+        lambda components, number: {**components, name: Value("int64", np.array(start + number, np.int64))},
     )
 
 
