@@ -59,7 +59,7 @@ CALLS = {
     "iterable": (lambda **o: Dataset.iterable(lambda: [], **o), {"versions": "1"}, "version"),
     "sequence": (lambda **o: Dataset.sequence([{"a": 1}], **o), {"outputz": {}}, "outputs"),
     "arrays": (Dataset.arrays, {"component": {"a": np.zeros(3)}}, "components"),
-    "arrow": (Dataset.arrow, {"sorce": None}, "source"),
+    "arrow": (Dataset.arrow, {"flies": None}, "files"),
     "an operator": (lambda **o: Dataset.range(3).take(**o), {"cuont": 1}, "count"),
     "a source": (Dataset.range, {"stopp": 3}, "stop"),
     "next": (lambda **o: ds.iterator().next(**o), {"timeout": 3}, "timeout_s"),

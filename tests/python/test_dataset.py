@@ -40,7 +40,7 @@ def test_every_operator_is_a_method(command):
             assert a["doc"] in method.__doc__
             if takes_function:
                 assert a["kind"] == "function" or a["name"] in signature.parameters
-            elif op["name"] not in ("assign", "arrays"):
+            elif op["name"] not in ("assign", "arrays", "arrow"):
                 assert signature.parameters[a["name"]].default == a.get("default", inspect.Parameter.empty)
 
 
