@@ -120,7 +120,7 @@ def test_a_service_gives_the_same_batches(remainder):
     ds = Dataset.range(4000).shuffle().assign(n="value * 7919 % 37").filter("n % 5 > 0")
     ds = ds.bucket_by_length("n", BOUNDARIES, SIZES, group=4, remainder=remainder)
     expected = [b["value"].tolist() for b in ds.iterator(seed=2)]
-    with ds.distribute("local", workers=2, seed=2) as batches:
+    with ds.distribute("local", seed=2) as batches:
         assert [b["value"].tolist() for b in batches] == expected
 
 
