@@ -351,7 +351,7 @@ def everything(seed):
         [["sh", "tests/test_install.sh", str(directory(build))]],
     )
     yield unit("asan", "unit-asan", 80, env=sample_size(seed))
-    yield model("asan", venv, "model-asan", 60, 100, 100001, seed)
+    yield model("asan", venv, "model-asan", 60, 60, 100001, seed)
     yield pytest(
         "asan",
         venv,
@@ -368,10 +368,10 @@ def everything(seed):
         env=sanitized,
     )
     yield unit("tsan", "unit-tsan", 80, "--suite", "threads", env=sample_size(seed))
-    yield model("tsan", venv, "model-tsan", 50, 60, 200001, seed)
+    yield model("tsan", venv, "model-tsan", 50, 35, 200001, seed)
     yield pytest(build, venv, "model-itself", "tests of the reference model", 10, ["tests/model"], env=size)
-    yield model(build, venv, "model", 60, 300, 1, seed)
-    yield model(build, venv, "model-service", 35, 60, 400001, seed, ["--service", "4"])
+    yield model(build, venv, "model", 60, 220, 1, seed)
+    yield model(build, venv, "model-service", 35, 50, 400001, seed, ["--service", "4"])
     yield Step(
         "expressions",
         "random expressions against NumPy",
@@ -430,7 +430,7 @@ def everything(seed):
             {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"},
         )
         yield pytest(build, venv, "python", "the Python package", 400, ["tests/python"], 2 * JOBS, env=size)
-        yield model(build, venv, "model-functions", 60, 200, 300001, seed, ["--functions", "--package"])
+        yield model(build, venv, "model-functions", 60, 140, 300001, seed, ["--functions", "--package"])
 
 
 # ---- running them ----
