@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """kill -9 of `cachew materialize` at named points and at instants, each time followed by the same command: at
-the end the files are those of a run that nobody ended, each shard was written once, and nothing else is in
+the end the files are those of an uninterrupted run, each shard was written once, and nothing else is in
 the directory.
 
     tests/materialize_kills.py --n 200 --seed 1
