@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "sim"))
+import placements  # noqa: E402
 import workloads  # noqa: E402
 
 
@@ -86,7 +87,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1000000, help="seed of the first random workload")
     parser.add_argument("--policies", default="auto,cachew-atc22,cachew-atc22-code,hpa")
     parser.add_argument(
-        "--sets", help="run only these sets: published, modelled, random, jobs, curves, pools"
+        "--sets",
+        help="run only these sets: published, modelled, random, jobs, curves, pools, pecan, hosts, placed",
     )
     parser.add_argument("--worst", type=int, default=0, help="list the N worst workloads of each policy")
     parser.add_argument("--each", action="store_true", help="list all published and modelled workloads")
@@ -103,6 +105,11 @@ def main():
             f"curve {i}": workloads.random_curve(i) for i in range(args.seed, args.seed + args.random)
         },
         "pools": {f"pools {i}": workloads.random_pools(i) for i in range(args.seed, args.seed + args.random)},
+        "pecan": placements.published(),
+        "hosts": placements.modelled(),
+        "placed": {
+            f"placed {i}": placements.random_placement(i) for i in range(args.seed, args.seed + args.random)
+        },
     }
     if args.sets:
         sets = {kind: sets[kind] for kind in args.sets.split(",")}

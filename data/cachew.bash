@@ -56,7 +56,8 @@ _cachew() {
         return
         ;;
     --policy)
-        COMPREPLY=($(compgen -W "auto cachew-atc22 cachew-atc22-code hpa fixed: oracle" -- "$cur"))
+        COMPREPLY=($(compgen -W \
+            "auto cachew-atc22 cachew-atc22-code pecan pecan-code hpa fixed: oracle" -- "$cur"))
         return
         ;;
     --objective)

@@ -96,8 +96,9 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
          "show NAME for this dispatcher on the dashboard and in the status (default dispatcher)"},
         {"policy", CLI_TEXT, &x.scaling.policy, "P",
          "decide how many workers each job gets by this policy: auto (Cachew's own), cachew-atc22 (rule of "
-         "the Cachew paper), cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by "
-         "CPU utilisation) or fixed:N (N workers); default: no policy, every worker serves all jobs"},
+         "the Cachew paper), cachew-atc22-code (that rule with the thresholds of the paper's code), pecan "
+         "(rule of the Pecan paper), pecan-code (rule of that paper's code), hpa (by CPU utilisation) or "
+         "fixed:N (N workers); default: no policy, every worker serves all jobs"},
         CLI_SCALING_OPTIONS(&x.scaling, "policy"),
         {"insecure", CLI_FLAG, &x.insecure, NULL,
          "allow --listen and --http at addresses that other hosts can reach, even without TLS and token"},

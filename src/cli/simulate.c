@@ -87,7 +87,8 @@ static int simulate_main(int argc, char **argv, struct cw_error *err)
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
          "simulate this policy: auto (default, Cachew's own), cachew-atc22 (rule of the Cachew paper), "
-         "cachew-atc22-code (that rule with the thresholds of the paper's code), hpa (by CPU utilisation), "
+         "cachew-atc22-code (that rule with the thresholds of the paper's code), pecan (rule of the Pecan "
+         "paper), pecan-code (rule of that paper's code), hpa (by CPU utilisation), "
          "fixed:N (N workers) or oracle (the best plan for the workload)"},
         {"plot", CLI_TEXT, &s->plot, "FILE",
          "write an SVG picture to FILE: workers over time, and how long the training job waited"},

@@ -424,7 +424,8 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
          "with --autoscale: decide the number of workers by this policy: auto (default, Cachew's own), "
          "cachew-atc22 (rule of the Cachew paper), cachew-atc22-code (that rule with the thresholds of the "
-         "paper's code), hpa (by CPU utilisation) or fixed:N (N workers)",
+         "paper's code), pecan (rule of the Pecan paper), pecan-code (rule of that paper's code), hpa (by "
+         "CPU utilisation) or fixed:N (N workers)",
          .needs = "autoscale"},
         CLI_SCALING_OPTIONS(&u.scaling, "autoscale"),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",

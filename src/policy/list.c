@@ -1,18 +1,17 @@
-/* The list of policies, and functions that several policies use. A new policy is a new file and an entry in
+/* The list of policies, and what is done with any policy. A new policy is a new file and an entry in
  * cw_policies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/macro.h"
 #include "base/text.h"
 #include "policy/policies.h"
-#include "policy/supply.h"
 
 #define POOL_NAME_BYTES 64 /* names of workers begin with the pool's name, and appear in lines of the log */
 
 const struct cw_policy *const cw_policies[] = {
-    &cw_policy_auto, &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_hpa, &cw_policy_fixed, NULL,
+    &cw_policy_auto,       &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_pecan,
+    &cw_policy_pecan_code, &cw_policy_hpa,   &cw_policy_fixed,      NULL,
 };
 
 bool cw_policy_find(const char *name, struct cw_policy *ret)
@@ -82,57 +81,6 @@ void cw_policy_load(const struct cw_policy *policy, const json_t *saved, struct 
         for (size_t i = 0; i < f->n; i++)
             ret->values[f->at + i] = json_number_value(json_array_get(values, i));
     }
-}
-
-static void mean_scale(struct cw_mean *s, double by)
-{
-    s->n /= by;
-    s->mean *= by;
-    s->m2 *= by;
-}
-
-struct cw_demand cw_demand(const struct cw_facts *facts)
-{
-    struct cw_demand d = {0};
-    double slowest = -1;
-    for (int i = 0; i < facts->n_clients; i++) {
-        const struct cw_client_facts *c = &facts->clients[i];
-        if (!(c->step.n > 0) || c->step.mean <= slowest)
-            continue;
-        slowest = c->step.mean;
-        d.step = c->step;
-        d.interval = c->step;
-        d.interval.mean = c->step.mean + c->wait.mean;
-        d.interval.m2 = c->step.m2 + c->wait.m2;
-    }
-    if (facts->n_clients > 1) {
-        mean_scale(&d.step, 1.0 / facts->n_clients);
-        mean_scale(&d.interval, 1.0 / facts->n_clients);
-    }
-    d.wait_s = d.interval.mean - d.step.mean;
-    return d;
-}
-
-struct cw_pool_facts cw_pools_together(const struct cw_facts *facts)
-{
-    struct cw_pool_facts all = facts->pools[0];
-    for (int i = 1; i < facts->n_pools; i++) {
-        const struct cw_pool_facts *p = &facts->pools[i];
-        if (p->running > 0)
-            all.busy += (p->busy - all.busy) * p->running / (all.running + p->running);
-        all.running += p->running;
-        all.starting += p->starting;
-        all.maximum += p->maximum;
-        cw_mean_merge(&all.compute, &p->compute);
-    }
-    return all;
-}
-
-void cw_pools_fill(const struct cw_facts *facts, double workers, struct cw_decision *d)
-{
-    struct cw_supply s;
-    cw_supply_init(&s, facts, NULL, 0);
-    cw_supply_count(&s, (int)workers, d->workers);
 }
 
 int cw_pool_name_check(const char *name, struct cw_error *err)

@@ -39,6 +39,8 @@ struct cw_pool_facts {
     int maximum;
     double price_per_h;          /* of a worker, from its request on; 0: none */
 #define CW_WORKER_PRICE_MOST 1e6 /* higher prices are rejected as typing errors */
+    double price_per_gb;         /* of the bytes that its workers send to clients; 0: none */
+    bool local;                  /* its workers run on the training host, and may slow the client's step */
     double start_delay_s;        /* from the request for a worker until it computes */
     double cpu_share;            /* CPUs that a worker gets, all its threads together; 0: not limited */
     /* computing time of a worker per batch, without waiting for storage or for the client */
@@ -77,6 +79,7 @@ struct cw_facts {
     struct cw_storage_facts storage;
     double epoch, epochs; /* the current epoch, from 0; the number of all epochs */
     double batches_per_epoch;
+    double bytes_per_batch;     /* that a worker sends to a client; 0: not known */
     double positions_per_batch; /* positions of the sequence (elements before filters); 0: not known */
     double batches_done;        /* in all epochs so far */
     enum cw_objective objective;

@@ -71,7 +71,7 @@ static void job_measure(struct cw_sim_played *p, const struct cw_sim_conditions 
     p->out->waited_s += n * (stretch->interval_s - stretch->step_s);
 }
 
-static void job_pay(struct cw_sim_played *p, double seconds)
+static void job_pay(struct cw_sim_played *p, double seconds, double network_price)
 {
     double price_per_h = 0;
     for (size_t i = 0; i < p->w->n_pools; i++) {
@@ -79,7 +79,7 @@ static void job_pay(struct cw_sim_played *p, double seconds)
         p->out->worker_s[i] += seconds * workers;
         price_per_h += workers * p->w->pools[i].price_per_h;
     }
-    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h);
+    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h) + network_price;
 }
 
 /* Adds the elements computed up to the cache point to the cache, as far as its writing speed and its room
@@ -153,8 +153,9 @@ bool cw_sim_job_advance(struct cw_sim_played *p, double until)
             seconds = room * stretch.interval_s;
         } else if (stretch.batches * stretch.interval_s < seconds)
             seconds = stretch.batches * stretch.interval_s;
-        job_measure(p, &c, &stretch, seconds);
-        job_pay(p, seconds);
+        if (!c.never)
+            job_measure(p, &c, &stretch, seconds);
+        job_pay(p, seconds, stretch.batches * c.network_price);
         if (p->choice.cache_point >= 0)
             job_write_cache(p, &c, stretch.batches);
         p->batch.left = p->batch.left > 0 ? CW_MAX(p->batch.left - stretch.batches, 0) : 0;

@@ -10,13 +10,15 @@ struct cw_sim_costs {           /* of a model, per batch that the client gets, n
 };
 
 struct cw_sim_conditions {
+    bool never;                /* these workers can't run, so that nothing is measured */
     double step_s, interval_s; /* the client's step; the time between two batches */
     double compute_s,
         busy; /* a worker's computing time per batch; the part of its time in which it computes */
     /* by pool: its part of the batches; a worker's computing time per batch relative to compute_s */
     double part[CW_POLICY_POOLS], slower[CW_POLICY_POOLS];
-    double written; /* part of the elements computed up to the cache point that the cache can write */
-    bool starved;   /* the client waits for its input, which is slower than its step */
+    double network_price; /* of what the workers send per batch */
+    double written;       /* part of the elements computed up to the cache point that the cache can write */
+    bool starved;         /* the client waits for its input, which is slower than its step */
 };
 
 /* Computes the costs of a job's model; all zeros for a job with a table. */

@@ -213,7 +213,7 @@ int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
     /* all oracles together may take CW_SIM_MAX_STEPS: each job has an equal part */
     struct search s = {
         .w = w, .job = job, .plan = ret, .steps = CW_SIM_MAX_STEPS - CW_SIM_MAX_STEPS / w->n_jobs};
-    ret->phases[0].workers[0] = 1;
+    ret->phases[0].workers[w->first_pool] = 1;
     int r = oracle_search(&s, err);
     if (r < 0) {
         free(ret->phases);

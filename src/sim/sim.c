@@ -70,6 +70,7 @@ static void sim_facts(const struct cw_sim_played *p, struct cw_client_facts *cli
         .epoch = p->epoch,
         .epochs = job->epochs,
         .batches_per_epoch = job->batches_per_epoch,
+        .bytes_per_batch = job->bytes_per_batch,
         .batches_done = p->done,
         .objective = job->objective,
         .client_price_per_h = job->client_price_per_h,
@@ -82,6 +83,8 @@ static void sim_facts(const struct cw_sim_played *p, struct cw_client_facts *cli
             .starting = p->worker_sets[i].starting,
             .maximum = (int)pool->max_workers,
             .price_per_h = pool->price_per_h,
+            .price_per_gb = pool->price_per_gb,
+            .local = pool->local,
             .start_delay_s = pool->start_delay_s,
             .cpu_share = pool->worker_cpus,
         };
@@ -210,6 +213,15 @@ int cw_sim_workers_sum(const int *workers)
     return n;
 }
 
+/* Returns the number of workers of the training host's pool. */
+static int sim_local(const struct cw_workload *w, const int *workers)
+{
+    int n = 0;
+    for (size_t i = 0; i < w->n_pools; i++)
+        n += w->pools[i].local ? workers[i] : 0;
+    return n;
+}
+
 static int job_record(struct cw_sim_played *p, const struct cw_decision *d, const struct cw_facts *f)
 {
     struct cw_sim_outcome *out = p->out;
@@ -223,7 +235,9 @@ static int job_record(struct cw_sim_played *p, const struct cw_decision *d, cons
         return CW_E_MEMORY;
     out->decisions[out->n_decisions++] = (struct cw_sim_decision){.t = p->now,
                                                                   .workers = cw_sim_workers_sum(d->workers),
+                                                                  .local = sim_local(p->w, d->workers),
                                                                   .cache_point = d->cache_point,
+                                                                  .cost = out->cost,
                                                                   .record = json};
     return 0;
 }
@@ -291,7 +305,7 @@ static int sim_decide(struct sim *s, struct cw_sim_played *p)
     for (size_t i = 0; i < s->w->n_pools; i++)
         d.workers[i] = CW_MAX(CW_MIN(d.workers[i], (int)s->w->pools[i].max_workers), 0);
     if (cw_sim_workers_sum(d.workers) == 0)
-        d.workers[0] = 1;
+        d.workers[s->w->first_pool] = 1;
     int r = job_record(p, &d, &f);
     return r < 0 ? r : sim_apply(s, p, &d);
 }
@@ -312,15 +326,15 @@ static int sim_arrive(struct sim *s, struct cw_sim_played *p, double now)
 {
     p->state = CW_SIM_PLAYING;
     p->now = p->window.since = p->window.lump_at = p->out->began_s = now;
-    p->choice.workers[0] = 1;
+    p->choice.workers[s->w->first_pool] = 1;
     for (size_t i = 0; i < s->w->n_pools; i++)
         p->worker_sets[i].fails_at = CW_SIM_NEVER;
     p->out->ended_s = now;
     reports_restart(p, now);
-    /* a single job begins with a worker of the first pool */
+    /* a single job begins with a worker */
     if (s->n == 1 || s->o->alone >= 0) {
-        p->worker_sets[0].running = 1;
-        if (cw_sim_worker_set_resize(&p->worker_sets[0], s->w, now, 1) < 0)
+        p->worker_sets[s->w->first_pool].running = 1;
+        if (cw_sim_worker_set_resize(&p->worker_sets[s->w->first_pool], s->w, now, 1) < 0)
             return CW_E_MEMORY;
     } else if (sim_grant(s, now) < 0)
         return CW_E_MEMORY;

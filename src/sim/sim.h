@@ -7,6 +7,8 @@
 struct cw_sim_decision {
     double t;
     int workers, cache_point; /* workers of all pools; -1: no cache point */
+    int local;                /* those of the training host */
+    double cost;              /* of the job until then */
     json_t *record;           /* from cw_decision_json; owned */
 };
 

@@ -105,18 +105,28 @@ static int table_parse_named(const struct reader *r, const json_t *table, const 
     return table_parse_axis(r, json_object_get(table, name), path, pool, taken, ret);
 }
 
+bool cw_sim_is_surface(const json_t *job)
+{
+    return json_object_get(json_object_get(job, "table"), "surface");
+}
+
 int cw_sim_table_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
                        struct cw_error *err)
 {
     char path[128];
     const json_t *table = json_object_get(object, "table"), *unit = json_object_get(object, "table_unit");
     bool batch = unit && json_is_string(unit) && strcmp(json_string_value(unit), "batch_s") == 0;
-    if (json_is_object(table) && json_object_size(table) == 1 && !json_object_get(w->text, "pools"))
+    bool named = json_is_object(table) && json_object_size(table) == 1 && !cw_sim_is_surface(object);
+    if (named && !json_object_get(w->text, "pools"))
         w->pools[0].name = json_object_iter_key(json_object_iter((json_t *)table));
     if (unit && !batch && !(json_is_string(unit) && strcmp(json_string_value(unit), "epoch_s") == 0))
         return cw_sim_expected(where, "table_unit", unit, "\"epoch_s\" or \"batch_s\"", err);
     snprintf(path, sizeof(path), "%stable", where);
     const struct reader r = {.w = w, .divide = batch ? 1 : job->batches_per_epoch, .err = err};
+    if (cw_sim_is_surface(object)) {
+        snprintf(path, sizeof(path), "%stable.surface.", where);
+        return cw_sim_surface_parse(json_object_get(table, "surface"), path, r.divide, w, job, err);
+    }
     int e = table_parse_named(&r, table, path, 0, &job->table);
     for (size_t i = 0; e == 0 && i < w->n_pools; i++) {
         double alone[CW_POLICY_POOLS] = {0};
@@ -151,13 +161,24 @@ double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
     if (workers >= p[last].workers)
         return point_s(&p[last], speed);
     if (workers < p[0].workers)
-        return point_alike_s(&p[0], workers, speed);
+        return axis->constant ? point_s(&p[0], speed) : point_alike_s(&p[0], workers, speed);
     size_t high = CW_FIRST(i, 1, last, p[i].workers > workers), low = high - 1;
     double below_s = point_s(&p[low], speed);
     if (below_s >= CW_SIM_NEVER_S)
         return point_alike_s(&p[high], workers, speed);
     return below_s + (point_s(&p[high], speed) - below_s) * (workers - p[low].workers) /
                          (p[high].workers - p[low].workers);
+}
+
+bool cw_sim_table_runs(const struct cw_sim_axis *axis, const double *workers)
+{
+    const struct cw_sim_point *p = axis->points;
+    double n = CW_MAX(CW_MIN(workers[axis->pool], p[axis->n - 1].workers), p[0].workers);
+    size_t high = CW_FIRST(i, 0, axis->n - 1, p[i].workers >= n), low = p[high].workers > n ? high - 1 : high;
+    for (size_t i = low; i <= high; i++)
+        if (p[i].next ? !cw_sim_table_runs(p[i].next, workers) : p[i].s >= CW_SIM_NEVER_S)
+            return false;
+    return true;
 }
 
 void cw_sim_table_free(struct cw_sim_axis *axis)

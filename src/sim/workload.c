@@ -13,7 +13,6 @@
 #define CLIENT_PRICE 4.96
 #define WORKER_PRICE 0.427319
 #define BATCH_BYTES (256 * 131072.0)
-#define MAX_WORKERS 100
 #define MOST CW_SIM_MOST
 #define LEAST_KEPT 1e-9 /* least part of elements that all filters together keep */
 
@@ -162,6 +161,9 @@ static int model_parse(const json_t *object, const char *where, struct cw_sim_jo
         {"stages"},
         {"source_bytes_per_s", &start->source_bytes_per_s, 0, MOST, CW_SIM_MORE},
         {"source_batch_bytes", &job->source_batch_bytes, 0, MOST, CW_SIM_ANY},
+        {"host_cpus", &job->host_cpus, 0, 1e6, CW_SIM_MORE},
+        {"host_busy_cpus", &start->host_busy_cpus, 0, 1e6, CW_SIM_ANY},
+        {"contention", &job->contention, 0, 1e6, CW_SIM_ANY},
         {"store", .fields = of_store},
         {"cache_markers"},
         {0},
@@ -169,6 +171,8 @@ static int model_parse(const json_t *object, const char *where, struct cw_sim_jo
     r = cw_sim_fields(model, path, fields, err);
     if (r < 0)
         return r;
+    if (!(job->host_cpus > 0) && (json_object_get(model, "contention") || start->host_busy_cpus > 0))
+        return cw_sim_expected(path, "host_cpus", NULL, "the CPUs of the training host", err);
     if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
         return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
     job->stages = calloc(json_array_size(stages), sizeof(*job->stages));
@@ -183,7 +187,8 @@ static int model_parse(const json_t *object, const char *where, struct cw_sim_jo
 }
 
 /* fields of a change that only a model has */
-static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL};
+static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s",
+                                       "host_busy_cpus", NULL};
 
 /* Parses the phases of a job. A change keeps the values that it does not name. */
 static int changes_parse(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
@@ -206,6 +211,7 @@ static int changes_parse(const json_t *list, const char *where, struct cw_sim_jo
             {"source_bytes_per_s", &c->source_bytes_per_s, 0, MOST, CW_SIM_MORE},
             {"read_bytes_per_s", &c->read_bytes_per_s, 0, MOST, CW_SIM_MORE},
             {"write_bytes_per_s", &c->write_bytes_per_s, 0, MOST, CW_SIM_MORE},
+            {"host_busy_cpus", &c->host_busy_cpus, 0, 1e6, CW_SIM_ANY},
             {0},
         };
         int r = cw_sim_fields(value, path, fields, err);
@@ -235,15 +241,15 @@ static int objective_parse(const json_t *object, const char *where, struct cw_si
 
 /* The fields of a job, in the file itself or in each of its "jobs". */
 static const char *const of_job[] = {
-    "epochs", "batches_per_epoch", "client_step_s", "objective", "noise",   "lump_s",
-    "table",  "table_unit",        "worker_cpu_s",  "model",     "changes", NULL};
+    "epochs",     "batches_per_epoch", "client_step_s",   "objective", "noise",   "lump_s", "table",
+    "table_unit", "worker_cpu_s",      "bytes_per_batch", "model",     "changes", NULL};
 #define JOB_FIELDS(job, alone) \
     {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE}, \
         {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, alone}, \
         {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY}, {"objective"}, \
         {"noise", &(job)->noise, 0, 10, CW_SIM_ANY}, {"lump_s", &(job)->lump_s, 0, 1e6, CW_SIM_ANY}, \
-        {"table"}, {"table_unit"}, {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY}, {"model"}, \
-        {"changes"}
+        {"table"}, {"table_unit"}, {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY}, \
+        {"bytes_per_batch", &(job)->bytes_per_batch, 0, MOST, CW_SIM_ANY}, {"model"}, {"changes"}
 
 static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_error *err)
 {
@@ -282,6 +288,12 @@ static int job_parse(const json_t *object, const char *where, struct cw_workload
     return r < 0 ? r : changes_parse(json_object_get(object, "changes"), where, job, err);
 }
 
+/* Whether a job, an object of the file, has workers on its training host. */
+static bool job_has_local(const json_t *object)
+{
+    return cw_sim_is_surface(object) || json_object_get(json_object_get(object, "model"), "host_cpus");
+}
+
 static int job_parse_named(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
 {
     char where[64];
@@ -309,6 +321,10 @@ static int job_parse_named(const json_t *object, size_t i, struct cw_workload *w
         if (strcmp(w->jobs[k].name, job->name) == 0)
             return cw_sim_expected(where, "name", json_object_get(object, "name"),
                                    "a name that no other job has", err);
+    if (job_has_local(object))
+        return cw_sim_expected(where, cw_sim_is_surface(object) ? "table.surface" : "model.host_cpus",
+                               json_object_get(object, cw_sim_is_surface(object) ? "table" : "model"),
+                               "this field only in a workload of one job", err);
     return job_parse(object, where, w, job, err);
 }
 
@@ -353,6 +369,7 @@ static int workload_parse_root(const json_t *root, struct cw_workload *w, struct
         {"max_workers", &pool->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE},
         {"start_delay_s", &pool->start_delay_s, 0, 1e6, CW_SIM_ANY},
         {"worker_cpus", &pool->worker_cpus, 0, 1e6, CW_SIM_MORE},
+        {"price_per_gb", &pool->price_per_gb, 0, MOST, CW_SIM_ANY},
         {"stragglers", .fields = of_stragglers},
         {"failures", .fields = of_failures},
         JOB_FIELDS(job, !jobs),
@@ -361,6 +378,8 @@ static int workload_parse_root(const json_t *root, struct cw_workload *w, struct
     r = cw_sim_fields(root, "", fields, err);
     if (r == 0 && json_object_get(root, "pools"))
         r = cw_sim_pools_parse(root, w, err);
+    if (r == 0 && !jobs && job_has_local(root))
+        r = cw_sim_pools_add_local(root, w, err);
     if (r < 0)
         return r;
     w->seed = (uint64_t)seed;
@@ -390,15 +409,7 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
     int r = ret->jobs ? workload_parse_root(ret->text, ret, err) : cw_error_nomem(err, 0, "a workload");
     if (r < 0)
         return r;
-    for (size_t i = 0; i < ret->n_pools; i++) {
-        struct cw_sim_pool *p = &ret->pools[i];
-        const struct cw_sim_axis *axis = ret->jobs[0].table;
-        while (ret->n_jobs == 1 && axis && axis->pool != i)
-            axis = axis->points[axis->n - 1].next;
-        if (p->max_workers == 0)
-            p->max_workers = ret->n_jobs == 1 && axis ? CW_MAX(axis->points[axis->n - 1].workers, 1)
-                                                      : MAX_WORKERS;
-    }
+    cw_sim_pools_default(ret);
     return 0;
 }
 

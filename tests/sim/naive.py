@@ -111,12 +111,72 @@ def nested_seconds(w, table, counts):
     return low[1] + (high[1] - low[1]) * (n - low[0]) / (high[0] - low[0])
 
 
+def surface_seconds(surface, remote, local):
+    """Linear between points, constant beyond them; infinite if a point that counts is null, or without a
+    worker.
+    """
+
+    def between(points, n):  # [(index, weight)]
+        n = min(max(n, points[0]), points[-1])
+        high = next(i for i, p in enumerate(points) if p >= n)
+        if points[high] == n:
+            return [(high, 1)]
+        part = (n - points[high - 1]) / (points[high] - points[high - 1])
+        return [(high - 1, 1 - part), (high, part)]
+
+    if not remote + local:
+        return float("inf")
+    total = 0.0
+    for i, row in between(surface["remote"], remote):
+        for k, column in between(surface["local"], local):
+            s = surface["epoch_s"][i][k]
+            total += row * column * (float("inf") if s is None else s)
+    return total
+
+
+def with_contention(w, cpus, compute, supply):
+    """The interval if local workers use so many CPUs while they compute, `compute` s per batch: found by
+    halving, since a longer interval means fewer CPUs in use, and so a shorter step.
+    """
+    model, low, high = w["model"], 0.0, 1e9
+    free = max(model["host_cpus"] - model.get("host_busy_cpus", 0), 0)
+
+    def step(interval):
+        used = cpus * min(1, compute / interval)
+        return w["client_step_s"] * (1 + model.get("contention", 0) * max(used - free, 0))
+
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle >= max(supply, step(middle)):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def network_price(w, counts):
+    """Of a batch: what is not computed by local workers is sent."""
+    speeds = [n * p.get("worker_cpus", 1) / p.get("slowdown", 1) for n, p in zip(counts, w["pools"])]
+    price = [
+        0 if p["name"] == "local" else p.get("price_per_gb", w.get("price_per_gb", 0)) for p in w["pools"]
+    ]
+    return sum(s / sum(speeds) * p for s, p in zip(speeds, price)) * w.get("bytes_per_batch", 0) / 1e9
+
+
 def batch_seconds_of_pools(w, counts, cache_point, cached):
+    if "surface" in w.get("table", {}):
+        s = surface_seconds(w["table"]["surface"], *counts)
+        return max(w.get("client_step_s", 0), s / w["batches_per_epoch"])
     if "table" in w:
         return max(w.get("client_step_s", 0), nested_seconds(w, w["table"], counts) / w["batches_per_epoch"])
     first = w["pools"][0]
     like = {**w, "worker_cpus": first.get("worker_cpus", 1) / first.get("slowdown", 1)}
-    return batch_seconds(like, worth(w, counts), cache_point, cached)
+    s = batch_seconds(like, worth(w, counts), cache_point, cached)
+    if "host_cpus" not in w["model"]:
+        return s
+    cpus = sum(n * p.get("worker_cpus", 1) for n, p in zip(counts, w["pools"]) if p["name"] == "local")
+    compute = batch_seconds({**like, "client_step_s": 0}, worth(w, counts), cache_point, cached)
+    return with_contention(w, cpus, compute, compute)
 
 
 def play_pools(w, counts, cache_point=None):
@@ -149,6 +209,7 @@ def play_pools(w, counts, cache_point=None):
             to = until if count < left else now + count * s
             paid = [max(n, t) for n, t in zip(counts, there)]
             cost += (to - now) / 3600 * (price + sum(n * p["price_per_h"] for n, p in zip(paid, pools)))
+            cost += count * network_price(w, there)
             now, left = to, left - count
         cached = min(1.0, cached + written) if cache_point else 0.0
     return now, cost

@@ -22,6 +22,7 @@ def test_output(tmp_path):
         "oracle_cost",
         "regret",
         "settled_at_s",
+        "settled_cost",
         "decisions",
         "waiting",
         "worker_hours",

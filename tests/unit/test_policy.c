@@ -161,7 +161,7 @@ static void test_atc22_says_when_a_batch_takes_more_time(void **state)
 static void test_memory_survives(void **state)
 {
     (void)state;
-    static const char *const names[] = {"auto", "cachew-atc22", "hpa", "fixed:3"};
+    static const char *const names[] = {"auto", "cachew-atc22", "pecan", "hpa", "fixed:3"};
     for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
         struct world a = world_new(names[i]);
         with_cache_point(&a, 1e9);
