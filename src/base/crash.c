@@ -33,6 +33,7 @@ static const struct cw_crash_point points[] = {
     {"worker-lease", "worker", "lease"},           /* a lease has arrived, and its range is not begun */
     {"worker-batch", "worker", "mid-batch"},       /* a batch is about to be sent */
     {"worker-part", "worker", "part"},             /* a part of a batch is about to be sent */
+    {"worker-shard", "worker", "shard"},           /* a shard is complete and not reported */
     {"worker-completed", "worker", "completion"},  /* a range is finished and about to be reported */
     {"dispatcher-attach", "dispatcher", "attach"}, /* a client has sent Attach and has no answer yet */
     {"dispatcher-lease", "dispatcher", "lease"},   /* a lease is about to be sent */

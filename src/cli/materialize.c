@@ -9,6 +9,7 @@
 #include "cli/pipeline.h"
 #include "cli/print.h"
 #include "cli/run_outputs.h"
+#include "cli/run_remote.h"
 #include "cli/signals.h"
 #include "cli/verb.h"
 #include "host/host.h"
@@ -20,6 +21,7 @@ struct materialize {
     struct cli_pipeline common;
     struct cw_materialize_options options;
     struct cli_outputs outputs; /* only quarantine is used */
+    struct cli_remote remote;   /* only service, job and credentials are used */
     const char *format, *verify;
     bool progress;
     uint64_t progress_ns, elements, bytes;
@@ -60,6 +62,22 @@ static int materialize_step(void *arg, struct cw_local *l, uint64_t elements, ui
     return atomic_load(&x->watch.seen);
 }
 
+/* cw_materialize_options.connect. Each run has a job of its own, so that a command that goes on finds it. */
+static int materialize_connect(void *arg, struct cw_local *l CW_UNUSED, const char *run, const json_t *state,
+                               struct cw_error *err)
+{
+    struct materialize *x = arg;
+    const struct cli_ranks alone = {.epochs = 1, .world_size = 1};
+    struct cli_remote remote = x->remote;
+    _cleanup_free_ char *job = NULL;
+    if (asprintf(&job, "%s-%.12s", x->remote.job ? x->remote.job : "materialize", run) < 0) {
+        job = NULL;
+        return cw_error_nomem(err, 0, "a name");
+    }
+    remote.job = job;
+    return cli_remote_open(&remote, &x->common, &alone, state, err);
+}
+
 static int materialize_execute(struct materialize *x, json_t **ret, struct cw_error *err)
 {
     struct cw_materialize_options *o = &x->options;
@@ -67,7 +85,10 @@ static int materialize_execute(struct materialize *x, json_t **ret, struct cw_er
                                                    .more_threads = !x->common.threads_given,
                                                    .memory = x->common.memory,
                                                    .optimize = !x->common.no_optimize};
-    o->wait_ns = (uint64_t)(x->common.wait_s * 1e9);
+    /* a range of elements may take any time */
+    o->wait_ns = x->remote.service && !x->common.wait_given ? 0 : (uint64_t)(x->common.wait_s * 1e9);
+    o->connect = x->remote.service ? materialize_connect : NULL;
+    o->connect_arg = x;
     o->index_dir = x->common.index_dir;
     o->step = materialize_step;
     o->step_arg = x;
@@ -91,6 +112,13 @@ static int materialize_check(const struct materialize *x, struct cw_error *err)
             err, CW_E_OPTION,
             "materialize: --verify %s checks a directory, so there can be no %s: give one of the two",
             x->verify, x->common.file ? "pipeline file" : "--out");
+    if (x->remote.service && (x->verify || x->outputs.quarantine))
+        return cw_error_set(err, CW_E_OPTION,
+                            "materialize: --%s can't be used with --service, whose workers %s: leave one out",
+                            x->verify ? "verify" : "quarantine",
+                            x->verify ? "only write" : "do not report the records that they skip");
+    if (x->remote.job && !x->remote.service)
+        return cw_error_set(err, CW_E_OPTION, "--job %s needs --service", x->remote.job);
     if (!x->verify && !x->options.dir)
         return cw_error_value(err, CW_E_OPTION, "out", "", "a directory",
                               "materialize: --out DIR is missing: expected the directory to write to");
@@ -140,6 +168,13 @@ static int materialize_main(int argc, char **argv, struct cw_error *err)
          "check DIR, written by an earlier run, instead: names, sizes and checksums of its files, and the "
          "digest of "
          "its elements"},
+        {"service", CLI_TEXT, &x.remote.service, "HOST:PORT",
+         "let the workers of the service whose dispatcher is at HOST:PORT compute the elements and write the "
+         "files; they and this command must reach DIR under the same path"},
+        {"job", CLI_TEXT, &x.remote.job, "NAME",
+         "with --service, name the job NAME-RUN, where RUN identifies the contents of DIR (default "
+         "materialize-RUN)"},
+        CLI_CONNECT_OPTIONS(&x.remote.credentials),
         {"quarantine", CLI_TEXT, &x.outputs.quarantine, "FILE",
          "append the records that failed and were skipped or replaced to FILE, with reasons (JSON lines)"},
         CLI_PIPELINE_OPTIONS(&x.common, "run N compute threads"),
@@ -175,6 +210,7 @@ const struct cli_verb cli_verb_materialize = {
     .summary = "write the elements of a pipeline to files, which programs read without computing them again",
     .details = "Writes the elements of epoch 0 in their order; batches are taken apart. If the run is\n"
                "ended or fails, the same command continues after the last finished file. The operator\n"
-               "materialized reads DIR, and so do other programs (docs/materialize.md).",
+               "materialized reads DIR, and so do other programs (docs/materialize.md). With --service, the\n"
+               "workers write, and the elements do not pass through this command.",
     .run = materialize_main,
 };

@@ -6,7 +6,7 @@
 struct cli_pipeline {
     const char *file, *index_dir;
     uint64_t seed, threads, memory;
-    bool seed_given, threads_given, memory_given, json, no_optimize;
+    bool seed_given, threads_given, memory_given, wait_given, json, no_optimize;
     double wait_s; /* deadline for a batch; 0: none */
     struct cli_texts settings, plugins;
     struct cw_local local;
@@ -50,8 +50,12 @@ struct cli_pipeline {
          "change the pipeline before it is checked: 2.size=64 sets the attribute size of operator 2, " \
          "counted from 0; may be given several times"}, \
         CLI_PLUGIN_OPTION(&(c)->plugins), CLI_INDEX_DIR_OPTION(&(c)->index_dir), \
-        {"wait", CLI_SECONDS, &(c)->wait_s, "S", \
-         "fail if a batch does not arrive within S seconds (default 60; 0: no deadline)"}, \
+        {"wait", \
+         CLI_SECONDS, \
+         &(c)->wait_s, \
+         "S", \
+         "fail if a batch does not arrive within S seconds (default 60; 0: no deadline)", \
+         .given = &(c)->wait_given}, \
         {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, \
          "run each operator as a separate step, without fusing them (slower; the results are the same)"}, \
         {"json", CLI_FLAG, &(c)->json, NULL, "print the result as one JSON object"}

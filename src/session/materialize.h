@@ -14,16 +14,20 @@ struct cw_materialize_options {
     const char *index_dir;              /* as in cw_local_open */
     uint64_t shard_bytes;               /* a shard ends with the element with which it has so many bytes */
     struct cw_iterator_options iterate; /* seed and runner are used; epochs is 1 */
-    uint64_t wait_ns;                   /* deadline for a batch; 0: none */
+    uint64_t wait_ns; /* deadline for an element; with a service, for a range of elements; 0: none */
+    /* Opens l's iterator over a service, whose workers reach `dir` under the same path; run: name of the run;
+     * state: where to continue, or NULL. NULL: this process computes and writes. */
+    int (*connect)(void *arg, struct cw_local *l, const char *run, const json_t *state, struct cw_error *err);
+    void *connect_arg;
     /* Called before each batch is requested, with the elements and bytes that are written so far, those of
      * earlier runs included; l has its iterator. Non-zero: end with CW_E_INTERRUPTED. */
     int (*step)(void *arg, struct cw_local *l, uint64_t elements, uint64_t bytes);
     void *step_arg;
 };
 
-/* Materialises the compiled pipeline l, whose sources it opens. *ret: {shards, elements, bytes, set_digest},
- * new. If the directory holds the complete data of the same run, nothing is computed. After an error, the
- * same call goes on. */
+/* Materialises the compiled pipeline l, whose sources it opens unless a service computes. *ret: {shards,
+ * elements, bytes, set_digest}, new. If the directory holds the complete data of the same run, nothing is
+ * computed. After an error, the same call goes on. */
 int cw_materialize(struct cw_local *l, const struct cw_materialize_options *o, json_t **ret,
                    struct cw_error *err) _must_check_;
 /* Checks a materialised directory: that it holds the shards of its manifest and no other file, with their

@@ -24,6 +24,11 @@ void cw_shard_name(char out[CW_SHARD_NAME], uint64_t n, const char *format)
     snprintf(out, CW_SHARD_NAME, PREFIX "%06" PRIu64 ".%s", n, format);
 }
 
+void cw_shard_range_name(char out[CW_SHARD_NAME], uint64_t range, uint64_t k, const char *format)
+{
+    snprintf(out, CW_SHARD_NAME, PREFIX "%06" PRIu64 "-%02" PRIu64 ".%s", range, k, format);
+}
+
 static int shard_dir_fail(const char *path, const char *name, int errnum, struct cw_error *err)
 {
     _cleanup_free_ char *file = cw_manifest_path(path, name);
@@ -86,6 +91,14 @@ int cw_shard_dir_stranger(const char *path, const json_t *shards, char **ret, st
     return shard_dir_scan(path, shards, NULL, false, ret, err);
 }
 
+/* Removes what a killed run has left beside the finished shards. */
+static int shard_dir_clean(const struct cw_shard_dir *d, struct cw_error *err)
+{
+    _cleanup_free_ char *other = NULL;
+    return shard_dir_scan(d->path, d->manifest ? json_object_get(d->manifest, "shards") : d->shards, JOURNAL,
+                          true, &other, err);
+}
+
 /* Checks that the finished shards are there with their sizes. */
 static int shard_dir_check_shards(const struct cw_shard_dir *d, struct cw_error *err)
 {
@@ -115,6 +128,12 @@ static int shard_dir_check_shards(const struct cw_shard_dir *d, struct cw_error 
 
 /* ---- the run ---- */
 
+/* Returns whether the run that this describes is one of a service. */
+static bool shard_dir_is_shared(const json_t *run)
+{
+    return json_object_get(json_object_get(run, "lineage"), "run") != NULL;
+}
+
 /* Checks that the directory belongs to this run. had: the description of the run that has begun it. */
 static int shard_dir_check_run(const struct cw_shard_dir *d, const json_t *had, struct cw_error *err)
 {
@@ -128,12 +147,15 @@ static int shard_dir_check_run(const struct cw_shard_dir *d, const json_t *had, 
                  {"shard_bytes", "shard_bytes", true},
                  {"components", "components", false}};
 
+    if (shard_dir_is_shared(had) != d->shared)
+        return shard_dir_refuse(d->path, err, "holds data of another run, which was made %s a service",
+                                d->shared ? "without" : "with");
     for (size_t i = 0; i < CW_COUNT_OF(facts); i++) {
         const json_t *x = facts[i].lineage ? json_object_get(had, "lineage") : had;
         const json_t *y = facts[i].lineage ? json_object_get(d->run, "lineage") : d->run;
         x = json_object_get(x, facts[i].key);
         y = json_object_get(y, facts[i].key);
-        if (json_equal(x, y))
+        if (json_equal(x, y) || json_is_null(x) || json_is_null(y)) /* null: not known */
             continue;
         if (!json_is_integer(x) || !json_is_integer(y))
             return shard_dir_refuse(d->path, err, "holds data of another run, with another %s",
@@ -186,7 +208,18 @@ static bool journal_take(struct cw_shard_dir *d, const json_t *line)
     json_decref(d->state);
     d->state = json_is_object(state) ? json_incref(state) : NULL;
     d->skip = (uint64_t)json_integer_value(json_object_get(line, "skip"));
-    return true;
+    json_t *data = json_object_get(line, "data"), *lineage = json_object_get(d->run, "lineage");
+    return !data || json_object_set(lineage, "data", data) == 0;
+}
+
+/* Checks that the journal, which begins with this line, is one of this run, and takes over the run's name. */
+static int journal_take_run(struct cw_shard_dir *d, const json_t *line, struct cw_error *err)
+{
+    json_t *name = json_object_get(json_object_get(line, "lineage"), "run");
+    int r = shard_dir_check_run(d, line, err);
+    if (r == 0 && name && json_object_set(json_object_get(d->run, "lineage"), "run", name) < 0)
+        r = cw_error_nomem(err, 0, "the name of a run");
+    return r;
 }
 
 /* Reads the lines of the journal; a last line that is not complete is removed. *ret_begun: it has a first
@@ -204,7 +237,7 @@ static int journal_read(struct cw_shard_dir *d, bool *ret_begun, struct cw_error
             r = cw_error_at_file(err, CW_E_DATA, file, 0,
                                  "%s is damaged at byte %zu; remove the directory to begin again", file, at);
         else if (!*ret_begun)
-            r = shard_dir_check_run(d, line, err);
+            r = journal_take_run(d, line, err);
         *ret_begun = true;
     }
     if (r == 0 && at < size && ftruncate(d->journal, (off_t)at) < 0)
@@ -250,7 +283,6 @@ static int journal_remove(struct cw_shard_dir *d, struct cw_error *err)
 /* Goes on where the journal ends, or begins it. */
 static int journal_resume(struct cw_shard_dir *d, struct cw_error *err)
 {
-    _cleanup_free_ char *other = NULL;
     bool begun;
     int r = journal_read(d, &begun, err);
     if (r < 0)
@@ -260,8 +292,7 @@ static int journal_resume(struct cw_shard_dir *d, struct cw_error *err)
         cw_sync_directory(d->path);
         return r;
     }
-    r = shard_dir_scan(d->path, d->manifest ? json_object_get(d->manifest, "shards") : d->shards, JOURNAL,
-                       true, &other, err);
+    r = d->shared && !d->manifest ? 0 : shard_dir_clean(d, err);
     if (r == 0)
         r = shard_dir_check_shards(d, err);
     return r == 0 && d->manifest ? journal_remove(d, err) : r;
@@ -274,6 +305,7 @@ int cw_shard_dir_open(struct cw_shard_dir *d, const char *path, json_t *run, str
     *d = (struct cw_shard_dir){.path = strdup(path), .journal = -1, .run = run, .shards = json_array()};
     if (!d->path || !d->run || !d->shards)
         return cw_error_nomem(err, 0, "a directory of shards");
+    d->shared = shard_dir_is_shared(run);
     int r = cw_make_dirs(path, err);
     if (r == CW_E_IO) /* an option names it */
         r = err ? (err->status = CW_E_OPTION) : CW_E_OPTION;
@@ -288,23 +320,36 @@ int cw_shard_dir_open(struct cw_shard_dir *d, const char *path, json_t *run, str
     return r == 0 ? journal_resume(d, err) : r;
 }
 
-int cw_shard_dir_add(struct cw_shard_dir *d, json_t *shard, json_t *state, uint64_t skip,
-                     struct cw_error *err)
+/* Gives the temporary file of a shard its name, unless an earlier process of the run has done so. */
+static int shard_dir_rename(const char *temporary, const char *file, json_int_t bytes, struct cw_error *err)
 {
-    json_auto_t *line = json_pack("{s:o, s:o, s:I}", "shard", shard, "state", state, "skip",
-                                  (json_int_t)skip);
+    struct stat st;
+    if (rename(temporary, file) == 0)
+        return 0;
+    int e = errno;
+    return e == ENOENT && stat(file, &st) == 0 && st.st_size == bytes
+               ? 0
+               : cw_error_at_file(err, CW_E_IO, file, e, "%s: can't be written", file);
+}
+
+int cw_shard_dir_add(struct cw_shard_dir *d, const char *temporary, json_t *shard, json_t *state,
+                     uint64_t skip, struct cw_error *err)
+{
+    json_t *data = d->shared ? json_object_get(json_object_get(d->run, "lineage"), "data") : NULL;
+    json_auto_t *line = json_pack("{s:o, s:o, s:I, s:O*}", "shard", shard, "state", state, "skip",
+                                  (json_int_t)skip, "data", data);
     const char *name = json_string_value(json_object_get(shard, "name"));
-    _cleanup_free_ char *temporary = NULL, *file = line ? cw_manifest_path(d->path, name) : NULL;
-    if (!file || asprintf(&temporary, "%s" CW_SHARD_TEMPORARY, file) < 0) {
-        temporary = NULL;
+    _cleanup_free_ char *file = line ? cw_manifest_path(d->path, name) : NULL,
+                        *from = line ? cw_manifest_path(d->path, temporary) : NULL;
+    if (!file || !from)
         return cw_error_nomem(err, 0, "the journal");
-    }
     cw_crash_point("materialize-rename");
-    if (rename(temporary, file) < 0)
-        return cw_error_at_file(err, CW_E_IO, file, errno, "%s: can't be written", file);
+    int r = shard_dir_rename(from, file, json_integer_value(json_object_get(shard, "bytes")), err);
+    if (r < 0)
+        return r;
     cw_sync_directory(d->path);
     cw_crash_point("materialize-renamed");
-    int r = journal_append(d, line, err);
+    r = journal_append(d, line, err);
     cw_crash_point("materialize-journal");
     if (r == 0 && json_array_append(d->shards, shard) < 0)
         r = cw_error_nomem(err, 0, "the list of shards");
@@ -324,7 +369,37 @@ int cw_shard_dir_publish(struct cw_shard_dir *d, json_t *totals, struct cw_error
         return r;
     cw_crash_point("materialize-published");
     d->manifest = json_incref(root);
-    return journal_remove(d, err);
+    r = d->shared ? shard_dir_clean(d, err) : 0;
+    return r < 0 ? r : journal_remove(d, err);
+}
+
+const char *cw_shard_dir_run(const struct cw_shard_dir *d)
+{
+    return json_string_value(json_object_get(json_object_get(d->run, "lineage"), "run"));
+}
+
+int cw_shard_dir_check_member(const char *path, const char *run, struct cw_error *err)
+{
+    _cleanup_free_ char *file = cw_manifest_path(path, JOURNAL), *line = NULL;
+    size_t room = 0;
+    if (!file)
+        return cw_error_nomem(err, 0, "a path");
+    FILE *journal = fopen(file, "re");
+    if (!journal)
+        return cw_error_at_file(err, CW_E_IO, file, errno,
+                                "%s: can't be read on this worker: expected the directory of the command, "
+                                "shared among its host and those of all workers",
+                                file);
+    ssize_t size = getline(&line, &room, journal);
+    fclose(journal);
+    json_auto_t *had = size > 0 ? json_loadb(line, (size_t)size, 0, NULL) : NULL;
+    const char *name = json_string_value(json_object_get(json_object_get(had, "lineage"), "run"));
+    if (!name || strcmp(name, run) != 0)
+        return cw_error_at_file(err, CW_E_IO, file, 0,
+                                "%s is of another run on this worker: expected the directory of the command, "
+                                "shared among its host and those of all workers",
+                                file);
+    return 0;
 }
 
 void cw_shard_dir_close(struct cw_shard_dir *d)

@@ -1,6 +1,8 @@
 /* Decides whether a worker may run a pipeline. stream.c calls it before it compiles the pipeline. */
 #include "service/worker/admit.h"
 
+#include "session/shard_source.h"
+
 static bool admit_runs_python(const struct cw_op_desc *desc)
 {
     bool any = false;
@@ -29,11 +31,22 @@ static const struct cw_node *admit_find(const struct cw_chain *chain)
     return found;
 }
 
+/* Checks the pipeline whose elements this one writes, if it does. */
+static int admit_written(const struct cw_pipeline *p, bool allow_python, struct cw_error *err)
+{
+    struct cw_pipeline *written;
+    int r = cw_shard_source_written(p, &written, err);
+    if (r == 0 && written)
+        r = cw_worker_admit(written, allow_python, err);
+    cw_pipeline_unref(written);
+    return r;
+}
+
 int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_error *err)
 {
     const struct cw_node *node = allow_python ? NULL : admit_find(&p->chain);
     if (!node)
-        return 0;
+        return admit_written(p, allow_python, err);
     cw_error_op(err, node->desc->name);
     return cw_error_set(err, CW_E_PIPELINE,
                         "%s %s, which this worker of the service does not allow: it was started without "

@@ -13,6 +13,7 @@
 #include "service/worker/leases.h"
 #include "service/worker/origin.h"
 #include "session/caching.h"
+#include "session/shard_source.h"
 
 /* ---- the loop's thread ---- */
 
@@ -117,7 +118,9 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     l->interrupt = &s->interrupt;
     l->data_roots = s->options->data_roots;
     l->n_data_roots = s->options->n_data_roots;
-    int r = cw_pipeline_parse(cw_ops(), s->text, strlen(s->text), s->base_dir, &l->pipeline, err);
+    int r = cw_shard_source_register(err);
+    if (r >= 0)
+        r = cw_pipeline_parse(cw_ops(), s->text, strlen(s->text), s->base_dir, &l->pipeline, err);
     /* the fingerprint identifies the pipeline for other processes, so it must be right */
     if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0) {
         const char *file = cw_worker_content_file(l->pipeline);
