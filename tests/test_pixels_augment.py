@@ -45,7 +45,10 @@ def changed(image, kind, amount):
         "Color": lambda: ImageEnhance.Color(image).enhance(1 + amount),
         "Contrast": lambda: ImageEnhance.Contrast(image).enhance(1 + amount),
         "Sharpness": lambda: ImageEnhance.Sharpness(image).enhance(1 + amount),
-        "Posterize": lambda: ImageOps.posterize(image, int(amount)),
+        # Pillow refuses 0 bits, with which torchvision's operation on tensors gives black
+        "Posterize": lambda: (
+            ImageOps.posterize(image, int(amount)) if amount else Image.new(image.mode, image.size)
+        ),
         "Solarize": lambda: ImageOps.solarize(image, amount),
         "AutoContrast": lambda: ImageOps.autocontrast(image),
         "Equalize": lambda: ImageOps.equalize(image),
@@ -69,6 +72,48 @@ def test_policies_are_pillow(tmp_path, name, attributes, channels):
             seen.add(kind)
         assert np.array_equal(got[element], np.array(image).reshape(array.shape)), (element, steps)
     assert len(seen) > 7
+
+
+MIXTURE = {"severity": 10, "mixture_width": 3, "chain_depth": -1, "alpha": 1.0, "all_ops": True}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        MIXTURE,
+        {**MIXTURE, "chain_depth": 4, "all_ops": False},
+        {**MIXTURE, "mixture_width": 1, "severity": 3},
+    ],
+)
+def test_augmix_is_pillow(tmp_path, attributes):
+    """The sum of Pillow's results, by the definition of torchvision's AugMix."""
+    arrays = [picture(h, w, 3, seed=k) for k in range(20) for h, w in ((31, 40), (64, 23))]
+    decode = {"op": "decode_image", "component": "image", "channels": 3}
+    got = run(
+        [decode, {"op": "augmix", **attributes}], [png(array, 2, 8, False) for array in arrays], tmp_path
+    )
+    shares, seen = [], set()
+    for element, array in enumerate(arrays):
+        share, chains = augment.mixture(attributes, array.shape[:2], philox.Draw(2 * 1000003, element))
+        shares.append([share, *(part for part, _ in chains)])
+        want = np.float32(share) * array
+        for part, steps in chains:
+            image = Image.fromarray(array)
+            for kind, amount in steps:
+                image = changed(image, kind, amount)
+                seen.add(kind)
+            want += np.float32(part) * np.array(image)
+        assert np.array_equal(got[element], np.minimum(want, 255).astype(np.uint8)), (element, chains)
+    assert np.allclose(np.sum(shares, axis=1), 1, rtol=1e-12)
+    assert len(seen) == (13 if attributes["all_ops"] and attributes["severity"] > 3 else len(seen))
+
+
+def test_the_shares_of_augmix_are_distributed_as_asked():
+    """Beta(1, 1) and Dirichlet(1, 1, 1): means 1/2 and 1/6, standard deviations 0.289 and 0.133."""
+    drawn = [augment.mixture(MIXTURE, (8, 8), philox.Draw(7, element)) for element in range(2000)]
+    shares = np.array([[share, *(part for part, _ in chains)] for share, chains in drawn])
+    assert np.allclose(shares.mean(axis=0), [1 / 2, 1 / 6, 1 / 6, 1 / 6], atol=0.02)
+    assert np.allclose(shares.std(axis=0), [0.289, 0.161, 0.161, 0.161], atol=0.02)
 
 
 @pytest.mark.parametrize("wide", [False, True])

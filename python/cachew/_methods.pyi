@@ -97,6 +97,33 @@ class Operators:
         set: {name: expression}; a component that has the same name is replaced (an object)
         """
 
+    def augmix(
+        self,
+        component: str,
+        *,
+        severity: int = 3,
+        mixture_width: int = 3,
+        chain_depth: int = -1,
+        alpha: float = 1,
+        all_ops: bool = True,
+    ) -> Dataset:
+        """Mixes uint8 images with copies of them that chains of drawn changes have augmented.
+
+        AugMix: each element draws mixture_width chains of changes (shears, translations, a rotation,
+        changes of colours). The result is the sum of the image and the augmented copies, each times a
+        drawn share. Attributes and changes are those of torchvision's AugMix, with the results of
+        changes on Pillow images.
+
+        component: the image, of 1 or 3 channels (the name of a component)
+        severity: number of magnitudes that are drawn, from the smallest on (an integer, from 1 to 10)
+        mixture_width: number of chains of changes (an integer, from 1 to 16)
+        chain_depth: number of changes in a chain; -1: 1 to 3, drawn for each chain (an integer, from
+            -1 to 16)
+        alpha: parameter of the Beta and Dirichlet distributions of the shares (a number, from 0.001 to
+            1000000)
+        all_ops: whether chains also change brightness, colour, contrast and sharpness (true or false)
+        """
+
     def auto_augment(
         self,
         component: str,

@@ -1,5 +1,5 @@
-"""rand_augment, trivial_augment and auto_augment as docs/pixels.md and docs/randomness.md define them, for
-uint8 images [height, width, channels].
+"""rand_augment, trivial_augment, auto_augment and augmix for uint8 images [height, width, channels], as
+docs/pixels.md and docs/randomness.md define them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import colours, warps
+from . import colours, mathfn, warps
+from .mixup import log_gamma
 from .philox import Draw, integer, uniform
 
-NAMES = ("rand_augment", "trivial_augment", "auto_augment")
+NAMES = ("rand_augment", "trivial_augment", "auto_augment", "augmix")
 KINDS = (
     "Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast",
     "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize",
+)  # fmt: skip
+MIXED = (
+    "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Posterize", "Solarize", "AutoContrast",
+    "Equalize", "Brightness", "Color", "Contrast", "Sharpness",
 )  # fmt: skip
 # the change, its probability, its magnitude of ten; twice
 POLICIES = {
@@ -188,7 +193,57 @@ def change(pixels: np.ndarray, kind: str, amount: float) -> np.ndarray:
     return plain[kind](pixels) if kind in plain else pixels
 
 
+def mixed_magnitude(kind: str, bin_: int, negative: bool, size: tuple[int, int]) -> float:
+    """A magnitude of augmix: those of rand_augment with ten bins, but for these kinds."""
+    if kind == "Posterize":
+        return 4 - round(4.0 * bin_ / 9)
+    if kind in ("TranslateX", "TranslateY"):
+        value = float(np.float32(size[kind == "TranslateX"] * (1.0 / 3.0) * bin_ / 9))
+        return -value if negative else value
+    return magnitude(kind, bin_, 10, negative, size, False)
+
+
+def mixture(attrs: dict, size: tuple[int, int], draw: Draw) -> tuple[float, list[tuple[float, list[Step]]]]:
+    """The share of the image, and the share and the changes of each chain of augmix."""
+    width, block, numbers = attrs["mixture_width"], 1, []
+    for _ in range(2 + width):
+        value, block = log_gamma(draw, block, attrs["alpha"])
+        numbers.append(value)
+    image = 1.0 / (1.0 + mathfn.exp(numbers[1] - numbers[0]))
+    parts = [mathfn.exp(value - max(numbers[2:])) for value in numbers[2:]]
+    total = 0.0  # added up in order, unlike sum() of newer Pythons
+    for part in parts:
+        total += part
+    chains = []
+    for part in parts:
+        depth = attrs["chain_depth"]
+        if depth < 0:
+            depth = 1 + integer(draw.block(block)[0], 3)
+        steps = []
+        for t in range(depth):
+            words = draw.block(block + 1 + t)
+            kind = MIXED[integer(words[0], 13 if attrs["all_ops"] else 9)]
+            bin_, negative = integer(words[1], attrs["severity"]), integer(words[2], 2) == 1
+            steps.append((kind, mixed_magnitude(kind, bin_, negative, size)))
+        block += 1 + depth
+        chains.append(((1.0 - image) * (part / total), steps))
+    return image, chains
+
+
+def augmix(pixels: np.ndarray, attrs: dict, draw: Draw) -> np.ndarray:
+    share, chains = mixture(attrs, pixels.shape[:2], draw)
+    result = np.float32(share) * pixels.astype(np.float32)
+    for share, steps in chains:
+        changed = pixels
+        for kind, amount in steps:
+            changed = change(changed, kind, amount)
+        result += np.float32(share) * changed.astype(np.float32)
+    return np.minimum(result, 255).astype(np.uint8)
+
+
 def augment(name: str, pixels: np.ndarray, attrs: dict, draw: Draw) -> np.ndarray:
+    if name == "augmix":
+        return augmix(pixels, attrs, draw)
     for kind, amount in STEPS[name](attrs, pixels.shape[:2], draw):
         pixels = change(pixels, kind, amount)
     return pixels

@@ -72,6 +72,7 @@ DEFAULTS: dict[str, dict] = {
     "rand_augment": {"num_ops": 2, "magnitude": 9, "num_magnitude_bins": 31},
     "trivial_augment": {},
     "auto_augment": {"policy": "imagenet"},
+    "augmix": {"severity": 3, "mixture_width": 3, "chain_depth": -1, "alpha": 1.0, "all_ops": True},
     "color_jitter": {"brightness": 0, "contrast": 0, "saturation": 0, "hue": 0},
     "normalize": {"dtype": "float32"},
     "cast": {},

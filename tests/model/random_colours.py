@@ -26,6 +26,15 @@ def of(rng: random.Random, kind: str, types: dict[str, Type]) -> dict | None:
         bins = rng.choice([2, 11, 31])
         given |= {"num_magnitude_bins": bins, "magnitude": rng.randrange(bins)}
         return given | ({"num_ops": rng.randint(0, 4)} if rng.random() < 0.5 else {})
+    if kind == "augmix":
+        drawn = {
+            "severity": rng.randint(1, 10),
+            "mixture_width": rng.randint(1, 4),
+            "chain_depth": rng.choice([-1, 1, 4]),
+            "alpha": rng.choice([0.1, 1, 5]),
+            "all_ops": rng.random() < 0.5,
+        }
+        return given | {name: value for name, value in drawn.items() if rng.random() < 0.4}
     if kind in augment.NAMES:
         return given
     if kind == "posterize":

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/gamma.h"
 #include "base/math.h"
 #include "base/philox.h"
 #include "data/convert.h"
@@ -38,47 +39,15 @@ int cw_mix_bind(struct cw_bind *b, struct cw_op *op, const struct cw_type *type,
 
 /* ---- draws ---- */
 
-static void mix_block(const uint64_t key[2], uint32_t block, uint32_t word[4])
-{
-    const uint32_t counter[4] = {(uint32_t)key[1], (uint32_t)(key[1] >> 32), block, 0};
-    cw_philox(key[0], counter, word);
-}
-
 void cw_mix_words(const uint64_t key[2], uint32_t word[4])
 {
-    mix_block(key, 0, word);
-}
-
-static double mix_unit(uint32_t word) /* in (0, 1) */
-{
-    return ((double)word + 0.5) * 0x1p-32;
-}
-
-/* The logarithm of a number of the distribution Gamma(alpha): Marsaglia and Tsang, "A Simple Method for
- * Generating Gamma Variables" (2000), for alpha + 1, times U^(1 / alpha). The normal number is made by
- * Marsaglia's polar method. Uses the blocks of words from *block on. */
-static double mix_log_gamma(const uint64_t key[2], uint32_t *block, double alpha)
-{
-    double d = (alpha + 1.0) - 1.0 / 3.0, c = 1.0 / sqrt(9.0 * d);
-    for (;;) {
-        uint32_t word[4];
-        mix_block(key, (*block)++, word);
-        double u = 2.0 * mix_unit(word[0]) - 1.0, v = 2.0 * mix_unit(word[1]) - 1.0, s = u * u + v * v;
-        if (!(s > 0 && s < 1))
-            continue;
-        double x = u * sqrt(-2.0 * cw_log(s) / s), t = 1.0 + c * x;
-        if (t <= 0)
-            continue;
-        t = t * t * t;
-        if (cw_log(mix_unit(word[2])) < 0.5 * (x * x) + d - d * t + d * cw_log(t))
-            return cw_log(d * t) + cw_log(mix_unit(word[3])) / alpha;
-    }
+    cw_philox(key[0], (const uint32_t[4]){(uint32_t)key[1], (uint32_t)(key[1] >> 32)}, word);
 }
 
 double cw_mix_draw(const struct cw_mix *s, const uint64_t key[2])
 {
     uint32_t block = 1;
-    double a = mix_log_gamma(key, &block, s->alpha), b = mix_log_gamma(key, &block, s->alpha);
+    double a = cw_log_gamma(key, &block, s->alpha), b = cw_log_gamma(key, &block, s->alpha);
     return 1.0 / (1.0 + cw_exp(b - a));
 }
 

@@ -12,11 +12,28 @@ int cw_augment_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     return r < 0 ? r : cw_image_bind_write(b, op, &type, err);
 }
 
+/* The largest magnitudes, by scale. */
+static const struct {
+    double shear, translate, rotate, blend, posterize;
+    bool of_side; /* `translate` is a part of the image's width or height, not a number of pixels */
+    int bits;     /* of posterize, for magnitude 0 */
+} augment_most[] = {
+    [CW_AUGMENT_NARROW] = {0.3, 150.0 / 331.0, 30, 0.9, 4, true, 8},
+    [CW_AUGMENT_WIDE] = {0.99, 32, 135, 0.99, 6, false, 8},
+    [CW_AUGMENT_MIX] = {0.3, 1.0 / 3.0, 30, 0.9, 4, true, 4},
+};
+
 /* Returns the magnitude in float32, as torch.linspace has it, but correctly rounded. */
 static double augment_linear(const struct cw_augment_step *s, double most)
 {
     double magnitude = (float)(most * s->bin / (s->bins - 1));
     return s->negative ? -magnitude : magnitude;
+}
+
+static double augment_translate(const struct cw_augment_step *s, int64_t side) /* pixels */
+{
+    double most = augment_most[s->scale].translate;
+    return trunc(augment_linear(s, augment_most[s->scale].of_side ? most * (double)side : most));
 }
 
 /* Moves the places that pixels are computed from: px = X + shear[0] * Y - move[0], and py likewise. */
@@ -46,16 +63,16 @@ static bool augment_place(const struct cw_augment_step *s, const struct cw_color
     switch (s->kind) {
     case CW_AUGMENT_SHEAR_X:
     case CW_AUGMENT_SHEAR_Y:
-        shear[s->kind == CW_AUGMENT_SHEAR_Y] = augment_linear(s, s->wide ? 0.99 : 0.3);
+        shear[s->kind == CW_AUGMENT_SHEAR_Y] = augment_linear(s, augment_most[s->scale].shear);
         break;
     case CW_AUGMENT_TRANSLATE_X:
-        move[0] = trunc(augment_linear(s, s->wide ? 32 : 150.0 / 331.0 * (double)shape->w));
+        move[0] = augment_translate(s, shape->w);
         break;
     case CW_AUGMENT_TRANSLATE_Y:
-        move[1] = trunc(augment_linear(s, s->wide ? 32 : 150.0 / 331.0 * (double)shape->h));
+        move[1] = augment_translate(s, shape->h);
         break;
     case CW_AUGMENT_ROTATE:
-        angle = augment_linear(s, s->wide ? 135 : 30);
+        angle = augment_linear(s, augment_most[s->scale].rotate);
         augment_warp(shape, shear, move, &angle, dst, src);
         return true;
     default:
@@ -67,7 +84,7 @@ static bool augment_place(const struct cw_augment_step *s, const struct cw_color
 
 static struct cw_color_step augment_color(const struct cw_augment_step *s)
 {
-    double factor = 1 + augment_linear(s, s->wide ? 0.99 : 0.9);
+    double factor = 1 + augment_linear(s, augment_most[s->scale].blend);
     switch (s->kind) {
     case CW_AUGMENT_BRIGHTNESS:
         return (struct cw_color_step){CW_COLOR_BRIGHTNESS, factor};
@@ -79,7 +96,8 @@ static struct cw_color_step augment_color(const struct cw_augment_step *s)
         return (struct cw_color_step){CW_COLOR_SHARPNESS, factor};
     case CW_AUGMENT_POSTERIZE: /* half to even */
         return (struct cw_color_step){CW_COLOR_POSTERIZE,
-                                      8 - rint((s->wide ? 6.0 : 4.0) * s->bin / (s->bins - 1))};
+                                      augment_most[s->scale].bits -
+                                          rint(augment_most[s->scale].posterize * s->bin / (s->bins - 1))};
     case CW_AUGMENT_SOLARIZE:
         return (struct cw_color_step){CW_COLOR_SOLARIZE, (float)(255 - 255.0 * s->bin / (s->bins - 1))};
     case CW_AUGMENT_AUTOCONTRAST:
@@ -88,6 +106,19 @@ static struct cw_color_step augment_color(const struct cw_augment_step *s)
         return (struct cw_color_step){.kind = CW_COLOR_EQUALIZE};
     default:
         return (struct cw_color_step){.kind = CW_COLOR_INVERT};
+    }
+}
+
+void cw_augment_apply(const struct cw_augment_step *step, int n, const struct cw_color_shape *shape,
+                      void *dst, void *scratch, const void *src)
+{
+    for (int i = 0; i < n; i++) { /* between two buffers, of which the last step writes dst */
+        void *to = (n - 1 - i) % 2 ? scratch : dst;
+        if (!augment_place(&step[i], shape, to, src)) {
+            struct cw_color_step color = augment_color(&step[i]);
+            cw_color_apply(&color, shape, to, src);
+        }
+        src = to;
     }
 }
 
@@ -109,15 +140,7 @@ int cw_augment_image(const struct cw_op *op, struct cw_block *b, size_t row, con
     void *scratch = dst && n > 1 ? cw_block_alloc(b, (size_t)in->h * (size_t)in->w * in->pixel, err) : dst;
     if (!scratch)
         return err->status;
-    const void *src = in->pixels;
-    for (int i = 0; i < n; i++) { /* between two buffers, of which the last step writes dst */
-        void *to = (n - 1 - i) % 2 ? scratch : dst;
-        if (!augment_place(&step[i], &shape, to, src)) {
-            struct cw_color_step color = augment_color(&step[i]);
-            cw_color_apply(&color, &shape, to, src);
-        }
-        src = to;
-    }
+    cw_augment_apply(step, n, &shape, dst, scratch, in->pixels);
     cw_arena_release(b->arena, mark);
     return 0;
 }

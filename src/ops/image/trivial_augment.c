@@ -13,7 +13,7 @@ static int trivial_augment_steps(const struct cw_op *op, const struct cw_block *
                                       .bin = (int)cw_integer(word[1], BINS),
                                       .bins = BINS,
                                       .negative = cw_integer(word[2], 2),
-                                      .wide = true};
+                                      .scale = CW_AUGMENT_WIDE};
     return 1;
 }
 
