@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -343,7 +344,6 @@ def everything(seed):
         [["tools/lint.sh"]],
         {"VENV": str(ROOT / "build" / venv), "CACHEW": str(directory(build) / "cachew")},
     )
-    yield unit("gcc", "unit", 70)
     yield Step(
         "installed",
         "the installed files, the C example, the plug-in",
@@ -429,7 +429,7 @@ def everything(seed):
             [pip],
             {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"},
         )
-        yield pytest(build, venv, "python", "the Python package", 400, ["tests/python"], 2 * JOBS, env=size)
+        yield pytest(build, venv, "python", "the Python package", 700, ["tests/python"], 3 * JOBS, env=size)
         yield model(build, venv, "model-functions", 60, 140, 300001, seed, ["--functions", "--package"])
 
 
@@ -562,12 +562,18 @@ def chosen(run, names):
     ]
 
 
+def cpu_seconds():
+    """CPU time of all processes that this program has run and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run_all(arguments, run, work):
     env = {**ENVIRONMENT, "CACHEW_INDEX_DIR": str(work / "index"), "CACHEW_TEST_DATA": str(work / "data")}
     clock, failures, total = Clock(run), [], 0
     for number, step in enumerate(run, 1):
         line = steps.Line(f"[{number:2}/{len(run)}] {step.name:18} {step.what:48.48}")
-        status, output, kept = 0, "", work / "output"
+        status, output, kept, used = 0, "", work / "output", cpu_seconds()
         narrow = arguments.words and step.name in arguments.step
         for command in step.narrowed(arguments.words) if narrow else step.commands:
             try:
@@ -580,7 +586,9 @@ def run_all(arguments, run, work):
                 break
         clock.expected += step.seconds
         left = f"; about {steps.duration(clock.left(number))} left" if number < len(run) else ""
-        line.end(f"{'ok' if status == 0 else 'FAILED':6} {line.seconds():4.0f} s  {counts(output)}{left}")
+        seconds = line.seconds()
+        cpus = f"{(cpu_seconds() - used) / seconds:.1f} CPUs" if seconds >= 2 else " " * 8
+        line.end(f"{'ok' if status == 0 else 'FAILED':6} {seconds:4.0f} s {cpus}  {counts(output)}{left}")
         if arguments.verbose:
             print(output, end="")
         if status:

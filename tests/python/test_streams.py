@@ -80,8 +80,11 @@ NAMES = [
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("ranges", ["service", "divided"])
+@pytest.mark.parametrize(
+    "ranges, name",
+    [("divided", name) for name in NAMES]
+    + [("service", name) for name in ("elements", "buckets", "flat_map")],
+)
 def test_batches_are_those_of_this_process(request, name, ranges):
     service = request.getfixturevalue(ranges)
     ds = pipelines()[name]
@@ -117,7 +120,7 @@ def test_states_go_from_here_to_there_and_back(divided, name):
             if len(got) % 2
             else ds.distribute(divided.address, state=state, seed=5, epochs=2)
         )
-        got += all_of([it.next(timeout_s=HANG_S) for _ in range(min(7, len(want) - len(got)))])
+        got += all_of([it.next(timeout_s=HANG_S) for _ in range(min(17, len(want) - len(got)))])
         state = it.state_dict()
         it.close()
     assert got == want

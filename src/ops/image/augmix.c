@@ -7,16 +7,17 @@
 #include "ops/image/image_augment.h"
 
 #define WIDTH_MAX 16
-#define BINS 10 /* magnitudes; `severity` of them are drawn */
+#define BINS 10     /* magnitudes; `severity` of them are drawn */
 #define DEPTH_MAX 3 /* of a chain whose length is drawn */
 
 /* What chains choose from; the last four only with all_ops. */
 static const enum cw_augment_kind kinds[] = {
-    CW_AUGMENT_SHEAR_X,      CW_AUGMENT_SHEAR_Y,   CW_AUGMENT_TRANSLATE_X, CW_AUGMENT_TRANSLATE_Y,
-    CW_AUGMENT_ROTATE,       CW_AUGMENT_POSTERIZE, CW_AUGMENT_SOLARIZE,    CW_AUGMENT_AUTOCONTRAST,
-    CW_AUGMENT_EQUALIZE,     CW_AUGMENT_BRIGHTNESS, CW_AUGMENT_COLOR,      CW_AUGMENT_CONTRAST,
+    CW_AUGMENT_SHEAR_X,   CW_AUGMENT_SHEAR_Y,    CW_AUGMENT_TRANSLATE_X, CW_AUGMENT_TRANSLATE_Y,
+    CW_AUGMENT_ROTATE,    CW_AUGMENT_POSTERIZE,  CW_AUGMENT_SOLARIZE,    CW_AUGMENT_AUTOCONTRAST,
+    CW_AUGMENT_EQUALIZE,  CW_AUGMENT_BRIGHTNESS, CW_AUGMENT_COLOR,       CW_AUGMENT_CONTRAST,
     CW_AUGMENT_SHARPNESS,
 };
+
 #define KINDS_WITHOUT_COLORS 9
 
 struct augmix_shares {
@@ -61,12 +62,12 @@ static int augmix_draw_chain(const struct cw_op *op, const struct cw_block *b, s
     uint64_t n_kinds = cw_attr_bool(op, "all_ops") ? CW_COUNT_OF(kinds) : KINDS_WITHOUT_COLORS;
     for (int i = 0; i < n; i++) {
         cw_block_draw(b, op->index, row, (*block)++, word);
-        ret[i] =
-            (struct cw_augment_step){.kind = kinds[cw_integer(word[0], n_kinds)],
-                                     .bin = (int)cw_integer(word[1], (uint64_t)cw_attr_int(op, "severity")),
-                                     .bins = BINS,
-                                     .negative = cw_integer(word[2], 2),
-                                     .scale = CW_AUGMENT_MIX};
+        ret[i] = (struct cw_augment_step){
+            .kind = kinds[cw_integer(word[0], n_kinds)],
+            .bin = (int)cw_integer(word[1], (uint64_t)cw_attr_int(op, "severity")),
+            .bins = BINS,
+            .negative = cw_integer(word[2], 2),
+            .scale = CW_AUGMENT_MIX};
     }
     return n;
 }
