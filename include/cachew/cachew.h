@@ -323,6 +323,11 @@ struct cachew_options {
      * opens the iterator or requests a batch. NULL: no notes */
     void (*note)(void *arg, const char *text);
     void *note_arg;
+    /* with a service: where the pipeline is cut. The workers run the operators up to there, this process
+     * those after it; the batches are the same. "worker": the workers run all; "client": as few as possible;
+     * "auto": where few bytes cross the network; or an operator, by its number in the chain, from 0, or by
+     * its name. NULL: "worker" */
+    const char *cut;
 };
 
 #define CACHEW_OPTIONS_INIT \
@@ -352,6 +357,7 @@ struct cachew_options {
      NULL, \
      NULL, \
      0, \
+     NULL, \
      NULL, \
      NULL}
 

@@ -1513,6 +1513,17 @@ class Operators:
             least 1)
         """
 
+    def serialize_tensor(self, component: str) -> Dataset:
+        """An array as bytes: its shape, then its values.
+
+        Elements of any shape then fit in one batch. The bytes are little-endian: the number of
+        dimensions (int64), the size of each dimension (int64), the values, and zeros up to a multiple
+        of 8. Workers of a service use it where a pipeline is cut before its elements have equal shapes
+        (docs/service.md).
+
+        component: the component (the name of a component)
+        """
+
     def shuffle(
         self,
         by: Literal["record", "chunk"] = "record",

@@ -56,6 +56,7 @@ class Options(NamedTuple):
     cache_dir: Path | None = None
     cache: str | None = None
     cache_bytes: int = 0
+    cut: str | None = None
 
 
 def make_options(
@@ -118,6 +119,7 @@ class ServiceOptions(TypedDict, total=False):
     tls_cert: Path | None
     tls_key: Path | None
     workers: int | None
+    cut: str | int | None
 
 
 class LoaderOptions(ServiceOptions, total=False):
@@ -181,6 +183,11 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
         from cachew._service import local_address  # only here: its imports take time
 
         local_address(workers)
+    cut = given.get("cut")
+    if cut is not None and (not isinstance(cut, str) or not cut or not is_text(cut)):
+        cut = str(
+            integer("cut", cut, 0, 4096, '"auto", "worker", "client", or an operator\'s number or name')
+        )
     return options._replace(
         service=service,
         job=given.get("job"),
@@ -194,6 +201,7 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
         tls_ca=tls["tls_ca"],
         tls_cert=tls["tls_cert"],
         tls_key=tls["tls_key"],
+        cut=cut,
     )
 
 

@@ -559,6 +559,12 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         sharding: as in the tf.data service. "dynamic" (default): the ranks share each epoch. "off": each rank
             gets the whole epoch, in a job of its own
 
+        cut: where the pipeline is cut. The workers run the operators up to there, this process those after
+            it, and the batches are the same. "worker" (default): the workers run all operators. "client": the
+            workers run as few as possible, up to the last one that decides which elements there are and in
+            which batch. "auto": where few bytes cross the network. Or an operator, by its number, from 0, or
+            by its name, if it occurs once
+
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
         if service is None:

@@ -236,7 +236,8 @@ def loader(
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as for Dataset.iterator
 
     service: the service that computes the batches, with all other options of Dataset.distribute: job,
-        transport, token, open_timeout_s, order, guarantee, sharding, tls_ca, tls_cert, tls_key, workers
+        transport, token, open_timeout_s, order, guarantee, sharding, tls_ca, tls_cert, tls_key, workers,
+        cut
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")

@@ -130,11 +130,11 @@ static bool call_read_options(PyObject *tuple, struct cachew_options *ret, PyObj
 {
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     _Static_assert(sizeof(long) == sizeof(int64_t), "the formats l and k are 64-bit numbers");
-    if (!PyArg_ParseTuple(tuple, "lllIkIIpzO&zzzzdzzzzzO&zk:options", &o.seed, &o.epochs, &o.first_epoch,
+    if (!PyArg_ParseTuple(tuple, "lllIkIIpzO&zzzzdzzzzzO&zkz:options", &o.seed, &o.epochs, &o.first_epoch,
                           &o.threads, &o.memory, &o.rank, &o.world_size, &o.optimize, &o.state, optional_path,
                           ret_index, &o.service, &o.job, &o.token, &o.transport, &o.open_timeout_s, &o.order,
                           &o.guarantee, &o.tls_ca, &o.tls_cert, &o.tls_key, optional_path, ret_cache,
-                          &o.cache, &o.cache_bytes))
+                          &o.cache, &o.cache_bytes, &o.cut))
         return false;
     o.index_dir = *ret_index ? PyBytes_AsString(*ret_index) : NULL;
     o.cache_dir = *ret_cache ? PyBytes_AsString(*ret_cache) : NULL;

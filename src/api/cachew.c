@@ -192,6 +192,7 @@ static int engine_open_service(const struct cachew_options *o, const struct cw_i
         .note_arg = o->note_arg,
         .interrupt = o->interrupt,
         .credits = o->credits,
+        .cut = o->cut,
     };
     if (!o->job && o->world_size > 1)
         return cw_error_value(err, CW_E_OPTION, "job", "NULL", "a name",
@@ -407,6 +408,7 @@ static json_t *engine_profile(const struct cw_local *l, size_t held)
         json_object_set_new(o, "cache", cw_caching_report(l));
     if (o && l->remote) {
         json_object_set_new(o, "links", cw_remote_links(l->remote));
+        json_object_set_new(o, "cut", json_integer(cw_remote_cut(l->remote)));
         json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(l->remote)));
     }
     return o;

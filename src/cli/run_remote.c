@@ -41,6 +41,8 @@ int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct c
                                         cache_dir)
                          : 0;
     int r = remote_needs_service("sharding", x->sharding, "", err);
+    if (r >= 0)
+        r = remote_needs_service("cut", x->cut, "; without a service, this process runs all operators", err);
     return r < 0 ? r
                  : remote_needs_service(
                        "trace", x->trace,
@@ -109,6 +111,7 @@ int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct c
         .unordered = cli_ranks_unordered(ranks),
         .credits = (unsigned)x->credits,
         .token = token,
+        .cut = x->cut,
         .trace = x->tracing,
         .timeout_ns = (uint64_t)(c->wait_s * 1e9),
         .absent_ns = cw_patience_start_ns(),

@@ -14,7 +14,7 @@ bool cli_ranks_unordered(const struct cli_ranks *ranks);
 
 struct cli_remote {
     /* options; NULL: not given */
-    const char *service, *job, *sharding, *guarantee, *transport, *trace;
+    const char *service, *job, *sharding, *guarantee, *transport, *cut, *trace;
     uint64_t credits; /* batches to request in advance; 0: chosen by the size of batches */
     struct cli_credentials credentials;
     /* while it runs */
@@ -52,6 +52,12 @@ struct cli_remote {
          "receive batches through shm (shared memory), unix (Unix sockets), tcp (TCP), or auto (default: " \
          "the fastest that works)", \
          .choices = cli_transports}, \
+        {"cut", CLI_TEXT, &(x)->cut, "C", \
+         "with --service, let the workers run the operators up to C, and this process those after it: " \
+         "worker " \
+         "(default: workers run all), client (workers run as few as possible), auto (where few bytes cross " \
+         "the " \
+         "network), or an operator, by its number, counted from 0, or by its name"}, \
         CLI_CONNECT_OPTIONS(&(x)->credentials), \
         {"trace", CLI_TEXT, &(x)->trace, "FILE", \
          "with --service, write to FILE at what times batches were requested, received and delivered " \

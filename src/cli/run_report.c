@@ -82,6 +82,7 @@ json_t *cli_counts_json(const struct cli_counts *n, const struct cli_pipeline *c
     }
     if (o && local->remote) {
         json_object_set_new(o, "links", cw_remote_links(local->remote));
+        json_object_set_new(o, "cut", json_integer(cw_remote_cut(local->remote)));
         json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(local->remote)));
     }
     return o;

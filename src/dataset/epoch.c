@@ -15,9 +15,7 @@ uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt)
     return cw_key_hash(&key);
 }
 
-/* Returns the Philox key of the draws of the operator at position i; the last i is that of `replace`.
- * Operators before a cache point with `freeze` use the cache point's seed and epoch. */
-static uint64_t epoch_draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i)
+uint64_t cw_epoch_draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i)
 {
     const struct cw_freeze *f = &c->freeze[i];
     if (i + 1 == c->n_keys || !f->on)
@@ -34,7 +32,7 @@ int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed
     if (!e->keys)
         return cw_error_nomem(err, c->n_keys * sizeof(*e->keys), "keys");
     for (unsigned i = 0; i < c->n_keys; i++)
-        e->keys[i] = epoch_draw_key(c, seed, epoch, i);
+        e->keys[i] = cw_epoch_draw_key(c, seed, epoch, i);
     int r = cw_orders_new(s, &e->orders, err);
     if (r < 0)
         cw_epoch_deinit(e);

@@ -116,6 +116,9 @@ void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *
 
 /* Returns the Philox key of the draws with a salt. */
 uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt);
+/* Returns the Philox key of the draws of the operator at position i; i = n_keys - 1 is that of `replace`.
+ * Operators before a cache point with `freeze` use the cache point's seed and epoch. */
+uint64_t cw_epoch_draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i);
 /* Returns the element id (docs/randomness.md) that follows from a record id. */
 uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id);
 /* Prints a record id as "filekey:row.ordinal...", the form of the log. */

@@ -72,6 +72,7 @@ struct cw_assembly {
     /* owned: the entry after this batch; NULL: not known, or batches follow from positions */
     struct cw_entry *after;
     struct cw_batch *batch;     /* once it is finished, */
+    struct cw_tail *tail;       /* operators on elements that did not run on it yet (tail.h); NULL: none */
     unsigned n_applied;         /* and n_applied operators on batches were applied */
     struct cw_batch_call *call; /* the call of the next operator (batch_ops.h); NULL: none is under way */
     size_t charged;             /* bytes charged to the budget for ids, present, staged, from and after */

@@ -1,6 +1,6 @@
 /* Runs operators on whole batches (map_batches, mixup, cutmix) when a batch is complete: in the calling
  * thread (cw_batch_apply), or each call on a thread of its own (cw_batch_call_*), which belongs to the
- * assembly. */
+ * assembly. A call may also run the operators on elements of a tail. */
 #include "engine/batch_ops.h"
 
 #include <stdatomic.h>
@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "dataset/sequence.h"
+#include "engine/tail.h"
 
 #define COMPONENT_ALIGN 64 /* as in assembly.c */
 
@@ -138,10 +139,21 @@ static void add_note(struct cw_assembly *a, const char *note)
     a->quarantined = q;
 }
 
+/* Replaces a->batch by `b`. */
+static void replace_batch(struct cw_assembly *a, struct cw_batch *b, cw_batch_dropper drop, void *arg)
+{
+    struct cw_batch *old = a->batch;
+    a->batch = b;
+    if (drop)
+        drop(old, arg);
+    else
+        cw_batch_free(old);
+}
+
 /* Replaces a->batch by the result of an operator. */
 static int put_result(const struct cw_batch_op *o, struct cw_assembly *a,
-                      const struct cw_batch_result *result, cw_slab_getter get, void *get_arg,
-                      struct cw_error *err)
+                      const struct cw_batch_result *result, cw_slab_getter get, cw_batch_dropper drop,
+                      void *get_arg, struct cw_error *err)
 {
     struct cw_slab *slab = NULL;
     struct cw_batch *b = NULL;
@@ -153,11 +165,24 @@ static int put_result(const struct cw_batch_op *o, struct cw_assembly *a,
             cw_slab_put(slab);
         return status;
     }
-    cw_batch_free(a->batch);
-    a->batch = b;
+    replace_batch(a, b, drop, get_arg);
     add_note(a, result->note);
     a->n_applied++;
     return 0;
+}
+
+/* Replaces a->batch by the batch that a->tail made of it, and frees `made`. */
+static void put_tail(struct cw_assembly *a, struct cw_assembly *made, cw_batch_dropper drop, void *arg)
+{
+    struct cw_batch *b = CW_STEAL(made->batch);
+    b->epoch = a->batch->epoch;
+    b->g = a->batch->g;
+    b->index = a->batch->index;
+    b->flags = a->batch->flags;
+    cw_quarantined_move(&made->quarantined, &a->quarantined);
+    cw_assembly_free(made);
+    replace_batch(a, b, drop, arg);
+    a->tail = NULL;
 }
 
 static void op_profile_count(struct cw_op_profile *p, const struct cw_batch *b)
@@ -179,7 +204,7 @@ static int apply_next(const struct cw_compiled *c, struct cw_assembly *a, uint64
         status = o->op->desc->batch(o->op, a->batch, key, stopped, stop_arg, &result, err);
     if (status < 0)
         return status;
-    status = put_result(o, a, &result, get, get_arg, err);
+    status = put_result(o, a, &result, get, NULL, get_arg, err);
     o->op->desc->batch_release(&result);
     return status;
 }
@@ -205,9 +230,12 @@ int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t 
 /* ---- one call on a thread of its own ---- */
 
 struct cw_batch_call {
-    const struct cw_op *op;
+    const struct cw_compiled *compiled;
+    struct cw_tail *tail;   /* NULL: the call is one of: */
+    const struct cw_op *op; /* NULL: the call runs `tail` */
     const struct cw_batch *in;
     uint64_t key[2];
+    uint64_t seed, epoch;
     void (*ended)(void *arg);
     void *arg;
     pthread_t thread;
@@ -218,6 +246,8 @@ struct cw_batch_call {
     int status;
     struct cw_error err;
     struct cw_batch_result result;
+    struct cw_assembly *made;  /* by `tail` */
+    struct cw_op_profile *ops; /* [n_ops] of `tail` */
 };
 
 static int call_stopped(void *arg)
@@ -230,9 +260,14 @@ static void *call_main(void *arg)
 {
     struct cw_batch_call *call = arg;
     uint64_t start_ns = cw_cost_now_ns();
-    cw_cost_operator(call->op->desc->name, call->in->n);
-    call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result,
-                                         &call->err);
+    if (call->tail) {
+        call->status = cw_tail_run(call->tail, call->in, call->seed, call->epoch, call_stopped, call,
+                                   call->ops, &call->made, &call->err);
+    } else {
+        cw_cost_operator(call->op->desc->name, call->in->n);
+        call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result,
+                                             &call->err);
+    }
     call->took_ns = cw_cost_now_ns() - start_ns;
     atomic_store(&call->over, true);
     call->ended(call->arg);
@@ -245,12 +280,23 @@ int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint
     struct cw_batch_call *call = calloc(1, sizeof(*call));
     if (!call)
         return cw_error_nomem(err, sizeof(*call), "a call");
-    *call = (struct cw_batch_call){
-        .op = c->batch_ops[a->n_applied].op, .in = a->batch, .ended = ended, .arg = arg};
-    int status = batch_key(c, call->op, a->batch, seed, epoch, call->key, err);
+    *call = (struct cw_batch_call){.compiled = c,
+                                   .tail = a->tail,
+                                   .op = a->tail ? NULL : c->batch_ops[a->n_applied].op,
+                                   .in = a->batch,
+                                   .seed = seed,
+                                   .epoch = epoch,
+                                   .ended = ended,
+                                   .arg = arg};
+    int status = 0;
+    if (!call->tail)
+        status = batch_key(c, call->op, a->batch, seed, epoch, call->key, err);
+    else if (!(call->ops = calloc(c->pipeline->n_ops, sizeof(*call->ops))))
+        status = cw_error_nomem(err, 0, "a call");
     if (status >= 0)
         status = cw_thread_start(&call->thread, call_main, call, err);
     if (status < 0) {
+        free(call->ops);
         free(call);
         return status;
     }
@@ -269,6 +315,13 @@ void cw_batch_call_count(struct cw_assembly *a, struct cw_op_profile *ops)
     if (call->counted)
         return;
     call->counted = true;
+    for (unsigned i = 0; i < call->compiled->pipeline->n_ops && call->tail; i++) {
+        ops[i].ns += call->ops[i].ns;
+        ops[i].calls += call->ops[i].calls;
+        ops[i].rows += call->ops[i].rows;
+    }
+    if (call->tail)
+        return;
     op_profile_count(&ops[call->op->index], call->in);
     ops[call->op->index].call_ns += call->took_ns;
 }
@@ -282,20 +335,24 @@ static void call_join(struct cw_batch_call *call)
 
 static void call_free(struct cw_batch_call *call)
 {
-    if (call->status >= 0)
+    if (call->status >= 0 && call->op)
         call->op->desc->batch_release(&call->result);
+    cw_assembly_free(call->made);
+    free(call->ops);
     free(call);
 }
 
-int cw_batch_call_end(const struct cw_compiled *c, struct cw_assembly *a, cw_slab_getter get, void *get_arg,
-                      struct cw_error *err)
+int cw_batch_call_end(const struct cw_compiled *c, struct cw_assembly *a, cw_slab_getter get,
+                      cw_batch_dropper drop, void *arg, struct cw_error *err)
 {
     struct cw_batch_call *call = a->call;
     call_join(call);
     int status = call->status;
     if (status < 0)
         *err = call->err;
-    else if ((status = put_result(&c->batch_ops[a->n_applied], a, &call->result, get, get_arg, err)) < 0)
+    else if (call->tail)
+        put_tail(a, CW_STEAL(call->made), drop, arg);
+    else if ((status = put_result(&c->batch_ops[a->n_applied], a, &call->result, get, drop, arg, err)) < 0)
         return status;
     call_free(CW_STEAL(a->call));
     return status;

@@ -263,7 +263,7 @@ static int batch_apply_ops(struct cw_runner *r, struct cw_assembly *a, uint64_t 
         if (status == 0)
             status = call_wait(r, a, q->deadline_ns, err);
         if (status == 0)
-            status = cw_batch_call_end(r->compiled, a, slab_waiting, q, err);
+            status = cw_batch_call_end(r->compiled, a, slab_waiting, NULL, q, err);
     }
     return status;
 }

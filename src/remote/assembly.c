@@ -1,7 +1,8 @@
-/* The client's assemblies: joins the parts of a batch that arrived from workers, and applies the operators on
- * batches (map_batches) to the result. slot.joined owns a joined batch until the iterator takes it. The
- * iterator calls the functions of the last section through struct cw_producer; the functions before are for
- * the other files of src/remote. r->mutex guards the slots; the consumer's thread calls all functions here.
+/* The client's assemblies: joins the parts of a batch that arrived from workers, and applies the operators
+ * after the cut and those on batches (map_batches). slot.joined owns the batch until the iterator takes it.
+ * The iterator calls the functions of the last section through struct cw_producer; the functions before are
+ * for the other files of src/remote. r->mutex guards the slots; the consumer's thread calls all functions
+ * here.
  */
 #include "remote/assembly.h"
 
@@ -15,33 +16,85 @@
 #define JOIN_EARLY_MOST 16
 #define AT_ONCE UINT64_MAX /* a deadline: don't wait */
 
-int cw_slot_join(struct remote *r, struct slot *s, struct cw_error *err)
+/* Operators that run in this process, on elements or batches, are compiled in the pipeline as written. */
+static const struct cw_compiled *assembly_compiled(const struct remote *r)
 {
-    struct cw_assembly *a = NULL;
+    return r->view.base.compiled;
+}
+
+bool cw_slot_must_join(const struct remote *r, const struct slot *s)
+{
+    return !s->joined && (!s->fetches->batch || r->job.cut);
+}
+
+/* Makes *ret of a whole batch. */
+static int slot_wrap(struct slot *s, struct cw_assembly **ret, struct cw_error *err)
+{
+    if (!(*ret = calloc(1, sizeof(**ret))))
+        return cw_error_nomem(err, sizeof(**ret), "a batch");
+    (*ret)->batch = CW_STEAL(s->fetches->batch);
+    (*ret)->quarantined = CW_STEAL(s->fetches->quarantined);
+    return 0;
+}
+
+/* Makes *ret of the parts of a batch. */
+static int slot_join_parts(struct remote *r, struct slot *s, struct cw_assembly **ret, struct cw_error *err)
+{
     /* the mutex is not needed: once all fetches of a slot have arrived, only the consumer's thread changes
      * the slot */
     pthread_mutex_unlock(&r->mutex);
-    int status = cw_assembly_new(&r->job.layout, &r->slabs, cw_key_size(r->job.compiled, s->key), s->key, &a,
+    int status = cw_assembly_new(&r->job.layout, &r->slabs, cw_key_size(r->job.compiled, s->key), s->key, ret,
                                  err);
     for (const struct fetch *f = s->fetches; f && status >= 0; f = f->sibling)
-        status = cw_part_join(a, &f->rows, err);
+        status = cw_part_join(*ret, &f->rows, err);
     if (status >= 0)
-        status = cw_assembly_finish(a, &r->slabs, err);
+        status = cw_assembly_finish(*ret, &r->slabs, err);
     pthread_mutex_lock(&r->mutex);
     for (struct fetch *f = s->fetches; f && status >= 0; f = f->sibling)
-        cw_quarantined_move(&f->rows.quarantined, &a->quarantined);
-    s->joined = status < 0 ? cw_assembly_free(a) : a;
+        cw_quarantined_move(&f->rows.quarantined, &(*ret)->quarantined);
     return status;
 }
 
-void cw_remote_joined_free(struct cw_assembly *joined)
+int cw_slot_join(struct remote *r, struct slot *s, struct cw_error *err)
 {
-    if (joined)
-        cw_batch_call_drop(joined);
+    struct cw_assembly *a = NULL;
+    bool whole = s->fetches->batch;
+    int status = whole ? slot_wrap(s, &a, err) : slot_join_parts(r, s, &a, err);
+    if (status < 0) {
+        cw_assembly_free(a);
+        return status;
+    }
+    a->layout = &r->job.layout;
+    a->tail = r->tail.cut ? &r->tail : NULL;
+    a->n_applied = whole ? r->job.compiled->n_batch_ops : 0;
+    s->joined = a;
+    return 0;
+}
+
+/* Frees a batch that operators were applied to. The mutex must not be held. */
+static void joined_drop_batch(struct cw_batch *b, void *remote)
+{
+    struct remote *r = remote;
+    CW_GUARD(&r->mutex);
+    cw_remote_batch_drop(r, b);
+}
+
+void cw_remote_joined_free(struct remote *r, struct cw_assembly *joined)
+{
+    if (!joined)
+        return;
+    cw_batch_call_drop(joined);
+    if (joined->batch)
+        joined_drop_batch(CW_STEAL(joined->batch), r);
     cw_assembly_free(joined);
 }
 
-/* ---- operators on batches: each call has a thread of its own (engine/batch_ops.h) ---- */
+bool cw_remote_joined_ready(const struct remote *r, const struct cw_assembly *joined)
+{
+    return !cw_batch_unfinished(assembly_compiled(r), joined);
+}
+
+/* ---- operators: each call has a thread of its own (engine/batch_ops.h) ---- */
 
 static int joined_get_slab(size_t size, struct cw_slab **ret, void *remote, struct cw_error *err)
 {
@@ -64,7 +117,10 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     while (status == 0 && !cw_batch_call_over(joined)) {
         if (deadline_ns == AT_ONCE)
             return 2;
-        status = cw_waiting_wait_here(r, deadline_ns, "the next batch from map_batches", err);
+        status = cw_waiting_wait_here(r, deadline_ns,
+                                      joined->tail ? "the next batch from operators of this process"
+                                                   : "the next batch from map_batches",
+                                      err);
         cw_remote_join_early(r);
     }
     if (status == 0)
@@ -72,30 +128,30 @@ static int call_wait(struct remote *r, struct cw_assembly *joined, uint64_t dead
     return status;
 }
 
-/* Applies all operators on batches to a joined batch, one after the other. If the wait for an operator ends
- * early, the operator goes on, and the next joined_apply for the batch continues there. Returns the same as
- * call_wait. The mutex must not be held. */
+/* Applies all operators to a joined batch: the tail, then each operator on batches. If the wait for an
+ * operator ends early, the operator goes on, and the next joined_apply for the batch continues there. Returns
+ * the same as call_wait. The mutex must not be held. */
 static int joined_apply(struct remote *r, struct cw_assembly *joined, uint64_t epoch, uint64_t deadline_ns,
                         struct cw_error *err)
 {
-    const struct cw_compiled *c = r->job.compiled;
+    const struct cw_compiled *c = assembly_compiled(r);
     int status = 0;
-    while (status == 0 && joined->n_applied < c->n_batch_ops) {
+    while (status == 0 && cw_batch_unfinished(c, joined)) {
         if (!joined->call)
             status = cw_batch_call_begin(c, joined, r->job.options.seed, epoch, call_ended, r, err);
         if (status == 0)
             status = call_wait(r, joined, deadline_ns, err);
         if (status == 0)
-            status = cw_batch_call_end(c, joined, joined_get_slab, r, err);
+            status = cw_batch_call_end(c, joined, joined_get_slab, joined_drop_batch, r, err);
     }
     return status;
 }
 
-/* Returns whether a batch can be joined: all of its parts have arrived without an error, and it did not
- * arrive as one whole batch. */
-static bool slot_can_join(const struct slot *s)
+/* Returns whether a batch is joined, or can be: all of it has arrived without an error, and it is not
+ * complete as it arrived. */
+static bool slot_can_join(const struct remote *r, const struct slot *s)
 {
-    bool good = cw_slot_here(s) && !s->fetches->batch;
+    bool good = cw_slot_here(s) && (s->joined || cw_slot_must_join(r, s));
     for (const struct fetch *f = s->fetches; f && good; f = f->sibling)
         good = !f->failure;
     return good;
@@ -105,12 +161,12 @@ void cw_remote_join_early(struct remote *r)
 {
     size_t n = 0, most = CW_MIN(CW_MIN(cw_window_size(&r->window), (size_t)r->job.n_cpus + 1),
                                 (size_t)JOIN_EARLY_MOST);
-    if (!r->job.compiled->n_batch_ops)
+    if (!assembly_compiled(r)->n_batch_ops && !r->job.cut)
         return;
     CW_LIST_EACH_OF (c, struct course, link, &r->courses)
         for (struct slot *s = c->slots; s && n < most; s = s->next) {
             struct cw_error err = {0};
-            if (!slot_can_join(s))
+            if (!slot_can_join(r, s))
                 continue;
             n++;
             /* An error of joining is dropped here, because joining is repeated, and fails again, when the

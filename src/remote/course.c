@@ -147,7 +147,7 @@ void cw_slots_free(struct remote *r, struct slot *slots)
 {
     pthread_mutex_unlock(&r->mutex); /* a running call of map_batches for a slot may need the mutex */
     for (struct slot *s = slots; s; s = s->next)
-        cw_remote_joined_free(s->joined);
+        cw_remote_joined_free(r, s->joined);
     pthread_mutex_lock(&r->mutex);
     while (slots)
         cw_slot_free(r, CW_POP(slots));

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/tail.h"
 #include "order/iterator.h"
 #include "remote/batch.h"
 #include "remote/course.h"
@@ -26,7 +27,9 @@
 
 /* The job as it was opened. Immutable. */
 struct remote_job {
+    /* what workers run: the pipeline as written, or its part up to `cut` */
     const struct cw_compiled *compiled;
+    struct cw_cut_point *cut;         /* owned; NULL: workers run all operators */
     struct cw_remote_options options; /* its texts are copies, which the job owns */
     /* number of keys of a placed pipeline; 0: batches are requested by number (counted or sequential) */
     unsigned n_keys;
@@ -38,7 +41,7 @@ struct remote_job {
     char name[CW_PROCESS_NAME];
     uint8_t incarnation[16];
     Cachew__Hello hello;     /* the first message on each connection; points to the fields above */
-    struct cw_layout layout; /* layout of batches that are joined in this process */
+    struct cw_layout layout; /* layout of batches of workers that are joined in this process */
 };
 
 /* A producer of this job: the iterator's main one, or one that repeats batches to pad the last round of an
@@ -52,8 +55,10 @@ struct view {
 };
 
 struct remote {
-    struct view view; /* the main producer. Its plan is set once, before the consumer's thread reads it */
+    struct view view; /* the main producer, of the pipeline as written. Its plan is set once, before the
+                         consumer's thread reads it */
     struct remote_job job;
+    struct cw_tail tail;     /* operators on elements after job.cut; zeros: there are none */
     struct cw_budget budget; /* without limit: the window limits the memory instead */
     struct cw_slab_pool slabs;
     pthread_mutex_t mutex;
@@ -72,7 +77,7 @@ struct remote {
     /* The consumer. */
     struct waiting waiting;
     struct pace pace;
-    /* [position of the operator] counters of operators on batches, which run in this process */
+    /* [position of the operator, as written] counters of operators that run in this process */
     struct cw_op_profile *ops;
     atomic_uint_fast64_t
         n_batches; /* batches that were handed out; the consumer's thread counts, without the mutex */

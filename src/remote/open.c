@@ -8,6 +8,8 @@
 #include "base/thread.h"
 #include "net/address.h"
 #include "net/limits.h"
+#include "optimize/cut_point.h"
+#include "remote/auto_cut.h"
 #include "remote/internal.h"
 #include "remote/loop.h"
 #include "remote/producer.h"
@@ -115,13 +117,13 @@ static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_o
     return 0;
 }
 
-/* Attaches to the job, and waits until the plan is known. */
-static int open_producer(const struct cw_compiled *compiled, const struct cw_remote_options *o,
-                         const struct cw_iterator_options *io, const json_t *state, struct cw_producer **ret,
-                         struct cw_error *err)
+/* Attaches to the job, and waits until the plan is known. Takes over `cut`, also on failure. */
+static int open_producer(const struct cw_compiled *compiled, struct cw_cut_point *cut,
+                         const struct cw_remote_options *o, const struct cw_iterator_options *io,
+                         const json_t *state, struct cw_producer **ret, struct cw_error *err)
 {
     struct remote *r;
-    int status = cw_remote_new(compiled, o, io, state, &r, err);
+    int status = cw_remote_new(compiled, cut, o, io, state, &r, err);
     if (status < 0)
         return status;
     if ((status = cw_remote_loop_start(r, err)) < 0 || (status = open_wait_attached(r, err)) < 0) {
@@ -167,23 +169,61 @@ static int check_sources(const struct cw_compiled *c, struct cw_error *err)
     return 0;
 }
 
+static bool open_cut_is_auto(const struct cw_remote_options *o)
+{
+    return o->cut && strcmp(o->cut, "auto") == 0;
+}
+
+/* Sets *ret to the place where the pipeline is cut; NULL: workers run all operators. */
+static int open_cut(const struct cw_local *l, const struct cw_remote_options *o, struct cw_cut_point **ret,
+                    struct cw_error *err)
+{
+    if (open_cut_is_auto(o))
+        return cw_auto_cut(l, o, ret, err);
+    return o->cut ? cw_cut_point_named(l->compiled, l->root, o->cut, ret, err) : 0;
+}
+
+/* Sets *ret to the workers' pipeline as text, which the caller frees. */
+static int open_pipeline_text(const struct cw_local *l, const struct cw_cut_point *cut, char **ret,
+                              struct cw_error *err)
+{
+    if (!(*ret = json_dumps(cut ? cut->root : l->root, JSON_COMPACT)))
+        return cw_error_nomem(err, 0, "a pipeline");
+    if (strlen(*ret) > CW_PIPELINE_BYTES)
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "the pipeline with its Python functions has %zu bytes: a service accepts at most "
+                            "%zu; let a function load large constant data from a file at its first call",
+                            strlen(*ret), CW_PIPELINE_BYTES);
+    return 0;
+}
+
+/* Cuts the pipeline, and opens the job. */
+static int open_job(const struct cw_local *l, const struct cw_remote_options *given,
+                    const struct cw_iterator_options *io, const json_t *state, struct cw_producer **ret,
+                    struct cw_error *err)
+{
+    struct cw_remote_options o = *given;
+    struct cw_cut_point *cut = NULL;
+    _cleanup_free_ char *pipeline = NULL;
+    int r = open_cut(l, &o, &cut, err);
+    if (r >= 0 && (r = open_pipeline_text(l, cut, &pipeline, err)) < 0)
+        cw_cut_point_free(cut);
+    if (r < 0)
+        return r;
+    o.cut = NULL; /* `cut` says it from here on */
+    o.pipeline = pipeline;
+    return open_producer(l->compiled, cut, &o, io, state, ret, err);
+}
+
 int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state,
                     struct cw_error *err)
 {
     struct cw_remote_options o = *given;
     struct cw_producer *producer;
-    _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT),
-                        *base_dir = realpath(l->pipeline->base_dir, NULL);
-    if (!pipeline || !base_dir)
-        return pipeline ? cw_error_errno(err, CW_E_OPTION, errno,
-                                         "can't find the directory %s of the pipeline", l->pipeline->base_dir)
-                        : cw_error_nomem(err, 0, "a pipeline");
-    if (strlen(pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(err, CW_E_PIPELINE,
-                            "the pipeline with its Python functions has %zu bytes: a service accepts at most "
-                            "%zu; let a function load large constant data from a file at its first call",
-                            strlen(pipeline), CW_PIPELINE_BYTES);
-    o.pipeline = pipeline;
+    _cleanup_free_ char *base_dir = realpath(l->pipeline->base_dir, NULL);
+    if (!base_dir)
+        return cw_error_errno(err, CW_E_OPTION, errno, "can't find the directory %s of the pipeline",
+                              l->pipeline->base_dir);
     o.base_dir = base_dir;
     const struct cw_iterator_options io = {.epochs = o.epochs,
                                            .rank = o.rank,
@@ -195,9 +235,15 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
     int r;
     if ((r = check_sources(l->compiled, err)) < 0 || (r = check_service(o.service, err)) < 0 ||
         (r = cw_iterator_check_ranks(l->compiled, o.world_size, err)) < 0 ||
-        (r = check_guarantee(l->compiled, &o, err)) < 0 ||
-        (r = open_producer(l->compiled, &o, &io, state, &producer, err)) < 0 ||
-        (r = cw_local_over(l, producer, &io, state, err)) < 0) /* frees the producer on failure */
+        (r = check_guarantee(l->compiled, &o, err)) < 0)
+        return r;
+    r = open_job(l, &o, &io, state, &producer, err);
+    if (r == CW_E_SERVICE && open_cut_is_auto(&o) && strcmp(err->attribute, "pipeline") == 0) {
+        /* another rank made the job in the meantime, and cut it elsewhere: do as it did */
+        *err = (struct cw_error){0};
+        r = open_job(l, &o, &io, state, &producer, err);
+    }
+    if (r < 0 || (r = cw_local_over(l, producer, &io, state, err)) < 0) /* frees the producer on failure */
         return r;
     l->remote = producer;
     return 0;

@@ -54,6 +54,7 @@ void cw_remote_free(struct remote *r)
     cw_remote_batches_free(r->released);
     cw_entry_deinit(&r->from.entry);
     cw_entry_deinit(&r->attached_from.entry);
+    cw_tail_deinit(&r->tail);
     cw_layout_deinit(&job->layout);
     cw_slab_pool_deinit(&r->slabs);
     pthread_cond_destroy(&r->changed);
@@ -62,17 +63,19 @@ void cw_remote_free(struct remote *r)
     free(r->ops);
     options_free_texts(&job->options);
     cw_tls_unref(job->options.tls);
+    cw_cut_point_free(job->cut);
     free(r);
 }
 
-static int job_init(struct remote_job *job, const struct cw_compiled *c, const struct cw_remote_options *o,
-                    bool own_ranges, struct cw_error *err)
+static int job_init(struct remote_job *job, const struct cw_compiled *c, struct cw_cut_point *cut,
+                    const struct cw_remote_options *o, bool own_ranges, struct cw_error *err)
 {
     static char *capabilities[] = {(char *)(uintptr_t)"shm"};
     unsigned n_keys = c->sequential ? 0 : cw_n_keys(c);
     bool shm = o->transport == CW_TRANSPORT_AUTO || o->transport == CW_TRANSPORT_SHM;
     *job = (struct remote_job){
-        .compiled = c,
+        .compiled = cut ? cut->workers : c,
+        .cut = cut,
         .options = *o,
         .n_keys = n_keys,
         .own_ranges = own_ranges,
@@ -98,24 +101,27 @@ static int remote_set_state(struct remote *r, const struct cw_iterator_options *
                             struct cw_error *err)
 {
     const char *snapshot = json_string_value(json_object_get(state, "snapshot"));
-    int status = cw_state_begin(r->job.compiled, r->job.options.seed, io, state, &r->from, err);
+    int status = cw_state_begin(r->view.base.compiled, r->job.options.seed, io, state, &r->from, err);
     r->view.rounds_epoch = r->from.epoch;
     r->view.rounds_from = r->from.g;
     r->run.snapshot = strtoull(snapshot ? snapshot : "", NULL, 16);
     return status;
 }
 
-static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o,
-                       const struct cw_iterator_options *io, const json_t *state, struct cw_error *err)
+static int remote_init(struct remote *r, const struct cw_compiled *c, struct cw_cut_point *cut,
+                       const struct cw_remote_options *o, const struct cw_iterator_options *io,
+                       const json_t *state, struct cw_error *err)
 {
     int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err),
-        job_status = job_init(&r->job, c, o, io->own_ranges,
+        job_status = job_init(&r->job, c, cut, o, io->own_ranges,
                               err); /* also after an error, because job is freed in any case */
     if (status < 0 || job_status < 0)
         return CW_MIN(status, job_status);
     if (!(r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops))))
         return cw_error_nomem(err, 0, "a job");
-    if ((status = cw_layout_init(&r->job.layout, c, &r->budget, err)) < 0 ||
+    if (cut && cut->inputs && (status = cw_tail_init(&r->tail, c, cut, &r->slabs, &r->budget, err)) < 0)
+        return status;
+    if ((status = cw_layout_init(&r->job.layout, r->job.compiled, &r->budget, err)) < 0 ||
         (status = cw_entry_init(c, &r->from.entry, err)) < 0 ||
         (status = cw_entry_init(c, &r->attached_from.entry, err)) < 0 ||
         (state && (status = remote_set_state(r, io, state, err)) < 0))
@@ -123,13 +129,15 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     return cw_loop_new(&r->loop.loop, err);
 }
 
-int cw_remote_new(const struct cw_compiled *c, const struct cw_remote_options *o,
+int cw_remote_new(const struct cw_compiled *c, struct cw_cut_point *cut, const struct cw_remote_options *o,
                   const struct cw_iterator_options *io, const json_t *state, struct remote **ret,
                   struct cw_error *err)
 {
     struct remote *r = malloc(sizeof(*r));
-    if (!r)
+    if (!r) {
+        cw_cut_point_free(cut);
         return cw_error_nomem(err, sizeof(*r), "a job");
+    }
     *r = (struct remote){.view = {.base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed},
                                   .remote = r,
                                   .rank = o->rank,
@@ -144,7 +152,7 @@ int cw_remote_new(const struct cw_compiled *c, const struct cw_remote_options *o
     pthread_mutex_init(&r->mutex, NULL);
     cw_cond_init(&r->changed);
     cw_budget_init(&r->budget, SIZE_MAX / 2);
-    int status = remote_init(r, c, o, io, state, err);
+    int status = remote_init(r, c, cut, o, io, state, err);
     if (status < 0)
         cw_remote_free(r);
     else
@@ -241,17 +249,20 @@ static void remote_profile(struct cw_producer *base, struct cw_profile *ret)
     unsigned n = base->compiled->pipeline->n_ops;
     CW_GUARD(&r->mutex);
     memcpy(ops, r->ops, n * sizeof(*ops));
-    *ret = (struct cw_profile){.ops = ops,
-                               .n_ops = n,
-                               .wait_ns = r->waiting.total_ns,
-                               .run_ns = cw_now_ns() -
-                                         r->loop.started_ns}; /* no threads of this process compute */
+    *ret = (struct cw_profile){
+        .ops = ops, .n_ops = n, .wait_ns = r->waiting.total_ns, .run_ns = cw_now_ns() - r->loop.started_ns};
 }
 
 uint64_t cw_remote_lost(const struct cw_producer *p)
 {
     struct remote *r = ((const struct view *)p)->remote;
     return CW_LOCKED(&r->mutex, r->n_lost);
+}
+
+unsigned cw_remote_cut(const struct cw_producer *p)
+{
+    const struct cw_cut_point *cut = ((const struct view *)p)->remote->job.cut;
+    return cut ? cut->at : (unsigned)p->compiled->pipeline->chain.n - 1;
 }
 
 static void remote_fused(struct cw_producer *base, unsigned *ret)

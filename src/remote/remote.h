@@ -22,7 +22,10 @@ struct cw_remote_options {
     const char *token;  /* may be NULL */
     struct cw_tls *tls; /* for TCP connections to dispatcher and workers; NULL: no TLS. Takes a reference */
     struct cw_trace *trace; /* NULL: no trace. Must outlive the producer */
-    const char *pipeline;   /* the pipeline as JSON */
+    /* where the pipeline is cut: workers run the operators up to there, this process those after it.
+     * "worker", "client", "auto", or an operator's index in the chain, or its name; NULL: "worker" */
+    const char *cut;
+    const char *pipeline; /* the pipeline of the workers, as JSON */
     /* absolute path of the directory to which the pipeline's relative paths refer, on the workers */
     const char *base_dir;
     /* time limit for opening, until a worker has opened the data; 0: none. Until then a dispatcher that can't
@@ -55,5 +58,7 @@ uint64_t cw_remote_lost(const struct cw_producer *p);
  * connection, fewer if compressed, and 0 for batches in shared memory; note: why this process can't map
  * shared memory. New reference. Any thread. */
 json_t *cw_remote_links(const struct cw_producer *p);
+/* Returns the index, in the pipeline's chain, of the last operator that workers run (cut_point.h). */
+unsigned cw_remote_cut(const struct cw_producer *p);
 /* Returns "auto", "shm", "unix" or "tcp". */
 const char *cw_transport_name(enum cw_transport t);

@@ -19,15 +19,17 @@ static const struct cw_error *slot_failure(const struct slot *s)
     return NULL;
 }
 
-/* Whether a batch can be handed out at once: all of it has arrived, and operators on batches were applied to
- * it, or failed. */
+/* Whether a batch can be handed out at once: all of it has arrived, and operators of this process were
+ * applied to it, or failed. */
 static bool slot_ready(const struct course *c, const struct slot *s)
 {
-    unsigned n_ops = c->view->base.compiled->n_batch_ops;
+    const struct remote *r = c->view->remote;
     if (!cw_slot_here(s))
         return false;
-    return !n_ops || s->fetches->batch || slot_failure(s) ||
-           (s->joined && (s->joined->error || s->joined->n_applied == n_ops));
+    if (s->joined)
+        return s->joined->error || cw_remote_joined_ready(r, s->joined);
+    return slot_failure(s) || !cw_slot_must_join(r, s) ||
+           (!r->job.cut && !c->view->base.compiled->n_batch_ops);
 }
 
 /* Whether a part of a batch is lost. If so, counts its range as lost. */
@@ -75,7 +77,7 @@ static int slot_take(struct course *c, struct slot *s, struct cw_assembly **a, s
     int status;
     if (failure)
         return cw_error_copy(err, failure);
-    if (!first->batch && !s->joined)
+    if (cw_slot_must_join(r, s))
         return (status = cw_slot_join(r, s, err)) < 0 ? status : 3;
     slot_trace(r, first);
     cw_waiting_done(&r->waiting);

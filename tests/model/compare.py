@@ -7,7 +7,8 @@ empty one, and with what that left, damaged at random. Then it runs it with a st
 goes on from the state as each of some ranks, with other numbers of threads, and in as little memory as it
 accepts. With --package the Python package runs random pipelines, in the processes that compare, each with
 hosts of its own, to the end and with a stop on the way. With --service workers of a service run them: to the
-end, with a stop on the way, and as several ranks at a time.
+end, with a stop on the way, and as several ranks at a time. Each of these jobs is cut (`cachew run --cut`) at
+a random place.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -248,12 +250,23 @@ def parts(case: Case, run: Run, binary: str) -> list[str]:
     return []
 
 
+def cuts(case: Case, binary: str, address: str) -> list[str]:
+    """All places where the pipeline may be cut. The error about a place that does not exist names them."""
+    words = [binary, "run", str(case.path()), "--service", address, "--cut", "nowhere", "--json"]
+    error = json.loads(run_computing(words).stdout.splitlines()[-1])["error"]
+    assert error["attribute"] == "cut", error
+    first, last = re.search(r"operator (?:from )?(\d+) \(\w+\)(?: to (\d+))?", error["expected"]).groups()
+    return [str(i) for i in range(int(first), int(last or first) + 1)]
+
+
 def served(case: Case, run: Run, binary: str, address: str) -> list[str]:
     """What is wrong with jobs of a service: one to the end; one that is stopped, and goes on; and ranks that
     run at a time.
     """
     rng = random.Random(case.seed)
     jobs = itertools.count()
+    places = cuts(case, binary, address)
+    cut_of_ranks = rng.choice(places)
 
     def job(name: str, rank: int, ranks: int, batches: float) -> list[str]:
         return [
@@ -273,6 +286,8 @@ def served(case: Case, run: Run, binary: str, address: str) -> list[str]:
             str(case.epochs),
             "--digest",
             "--json",
+            "--cut",
+            cut_of_ranks if ranks > 1 else rng.choice(places),
         ]
 
     def attempt(model: Result, words: list[str], where: Path) -> list[str]:

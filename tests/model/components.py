@@ -1,5 +1,5 @@
 """Operators on components of numbers: one_hot, pad, reshape, flatten, stack, concat_components, bucketize,
-standardize; and lookup, of words.
+standardize, serialize_tensor; and lookup, of words.
 """
 
 from __future__ import annotations
@@ -216,6 +216,17 @@ class Lookup:
         return array("int64", self.numbers.get(value.data, self.default))
 
 
+class SerializeTensor:
+    def __init__(self, attrs: dict, types: dict[str, Type]):
+        numbers(types, attrs["component"])
+        self.type = Type("bytes")
+
+    def __call__(self, value: Value) -> Value:
+        head = np.array([len(value.shape), *value.shape], "<i8").tobytes()
+        raw = value.raw()
+        return Value("bytes", head + raw + bytes(-len(raw) % 8))
+
+
 ON_ONE = {
     "one_hot": OneHot,
     "pad": Pad,
@@ -224,6 +235,7 @@ ON_ONE = {
     "bucketize": Bucketize,
     "standardize": Standardize,
     "lookup": Lookup,
+    "serialize_tensor": SerializeTensor,
 }
 JOINS = {"stack": True, "concat_components": False}
 DEFAULTS: dict[str, dict] = {
@@ -236,6 +248,7 @@ DEFAULTS: dict[str, dict] = {
     "bucketize": {},
     "standardize": {"dtype": "float32"},
     "lookup": {"vocabulary": [], "file": "", "default": -1},
+    "serialize_tensor": {},
 }
 
 

@@ -43,7 +43,7 @@ def of(rng: random.Random, kind: str, types: dict[str, Type]) -> dict | None:
         mean, std = ([rng.uniform(1, 90) for _ in range(rng.choice([1, n]))] for _ in range(2))
         given = {"component": name, "mean": mean if len(mean) > 1 else mean[0], "std": std}
         return given | ({"dtype": rng.choice(FLOATS)} if rng.random() < 0.5 else {})
-    if kind == "flatten":
+    if kind in ("flatten", "serialize_tensor"):
         return {"component": name}
     if kind == "pad":
         return pad(rng, name, types[name])

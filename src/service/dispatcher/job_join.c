@@ -25,6 +25,19 @@ static int join_refuse(struct cw_error *err, const char *job, const char *attrib
         attribute, value, expected);
 }
 
+/* Fills err: the pipeline of the Attach differs from the job's. */
+static int join_refuse_pipeline(struct cw_error *err, const struct job *j, const Cachew__Attach *a)
+{
+    char x[33], y[33];
+    cw_dp_hex(a->fingerprint.data, x);
+    cw_dp_hex(j->terms.fingerprint, y);
+    return cw_error_value(
+        err, CW_E_SERVICE, "pipeline", x, y,
+        "job \"%s\": pipeline is %s, but the job runs with %s; give the same pipeline, cut at "
+        "the same place (option cut), or another job name",
+        j->name, x, y);
+}
+
 /* Returns a term as text: a number, or the name of the order or guarantee. */
 static const char *join_term(const char *attribute, uint64_t value, char buf[33])
 {
@@ -59,8 +72,7 @@ static int join_job_differs(const struct job *j, const Cachew__Attach *a, struct
 {
     char x[33], y[33];
     if (memcmp(j->terms.fingerprint, a->fingerprint.data, 16) != 0)
-        return join_refuse(err, j->name, "pipeline", cw_dp_hex(a->fingerprint.data, x),
-                           cw_dp_hex(j->terms.fingerprint, y));
+        return join_refuse_pipeline(err, j, a);
 
     const struct {
         const char *attribute;

@@ -104,9 +104,10 @@ static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
     bool at_most_once = j->terms.guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
     char held[800] = "";
     json_t *o = query_set(
-        json_object(), "name", cw_dp_json_text(j->name), "stream", query_hex(j->stream_id), "state",
-        json_string(cw_dp_job_state(j)), "epoch", query_integer(query_job_epoch(j)), "epochs",
-        query_integer(j->terms.epochs), "world_size", query_integer(j->terms.world_size), "order",
+        json_object(), "name", cw_dp_json_text(j->name), "stream", query_hex(j->stream_id), "pipeline",
+        query_hex(j->terms.fingerprint), "state", json_string(cw_dp_job_state(j)), "epoch",
+        query_integer(query_job_epoch(j)), "epochs", query_integer(j->terms.epochs), "world_size",
+        query_integer(j->terms.world_size), "order",
         json_string(j->terms.order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), "guarantee",
         json_string(at_most_once ? "at-most-once" : "exactly-once"), "ranks", query_job_ranks(j), "workers",
         query_integer(j->stream ? j->stream->assignments.n_ready : 0), "now", cw_dp_history_now(j),
