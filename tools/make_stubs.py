@@ -63,7 +63,7 @@ ONE = {"ints": "int", "floats": "float", "strings": "str", "object": "float"}
 # Methods whose calls have a form of their own (cachew/_operators.py, FORMS).
 FORMS = {"assign": ["self", "expressions: Mapping[str, _Expression] = ...", "/", "**named: _Expression"]}
 # Written by hand, in cachew/_memory.py; those that take functions are in cachew/_functions.py.
-BY_HAND = {"arrays", "arrow"}
+BY_HAND = {"arrays", "arrow", "materialized"}
 
 
 def annotation(a):

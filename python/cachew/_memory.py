@@ -1,4 +1,6 @@
-"""Sources whose data lie in the memory of this process: NumPy arrays, and objects with an Arrow stream."""
+"""Sources that are no operators of their own: NumPy arrays and objects with an Arrow stream in the memory of
+this process, materialised data that are complete or not.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ from cachew._batch import Bytes
 from cachew._calls import checked_methods
 from cachew._errors import PipelineError
 from cachew._host_tree import flat
+from cachew._options import seconds
 from cachew._values import is_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from cachew._chain import Node
+    from cachew._options import Path
 
 
 MAX_NDIM = 6
@@ -46,7 +50,7 @@ class Data(str):
 
 @checked_methods
 class InMemory:
-    """The methods of Dataset that make sources of data in memory."""
+    """The methods of Dataset that make these sources."""
 
     __slots__ = ()
 
@@ -89,6 +93,23 @@ class InMemory:
         if given:
             raise TypeError(f"arrow(): {', '.join(given)}: expected names of files, which have this argument")
         return cls._make_function_source("arrays", {"data": _from_arrow(files)})
+
+    @classmethod
+    def materialized(cls, path: Path, *, wait: bool | float = False) -> Self:
+        """The elements of a materialised data set, in their order, with the components that they had when
+        `materialize` wrote them (docs/materialize.md).
+
+        path: the directory that `cachew materialize` or `Dataset.materialize` wrote
+
+        wait: read data that are still being written: each file as soon as it is finished. A number is the
+            longest wait for a further file, in seconds; True stands for 600. Such a source is read from its
+            start, so `shuffle` needs a window. The directory must have been begun. Default: the data must be
+            complete, and are read at any position
+        """
+        if wait is False:
+            return cls._make_function_source("materialized", {"path": path})
+        given = {} if wait is True else {"wait": seconds("wait", wait)}
+        return cls._make_function_source("materialized_stream", {"path": path, **given})
 
     @classmethod
     def huggingface(cls, dataset: Any) -> Self:

@@ -699,16 +699,19 @@ class Operators:
         """
 
     @classmethod
-    def materialized(cls, path: _Path) -> Dataset:
-        """The elements of a materialised data set.
+    def materialized_stream(cls, path: _Path, *, wait: float = 600) -> Dataset:
+        """The elements of a materialised data set, also while it is being written.
 
-        Gives the elements, in their order, with the components that they had when `cachew materialize`
-        wrote them (docs/materialize.md). The manifest of the directory names the files and the
-        components, whatever their format. Every record can be read by itself. Records of the formats
-        cachew and tfrecord are checked against their checksums. The pipeline's description needs the
-        manifest: a program that only sends it to a service must be able to read it too.
+        Gives the same elements in the same order as `materialized`, each shard as soon as it is
+        finished, and waits for the next one. The number of elements is not known until the data are
+        complete, so the source is read from its start: `shuffle(window=n)` permutes each n consecutive
+        elements among themselves. `cachew materialize` must have begun when the pipeline is compiled,
+        because its journal has the components. Read complete data with `materialized`.
 
-        path: the directory that `cachew materialize` or `Dataset.materialize` wrote (a string)
+        path: the directory that `cachew materialize` or `Dataset.materialize` writes, or has written
+            (a string)
+        wait: fail if no further shard is finished for this time, in seconds (a number, from 0 to
+            1000000000)
         """
 
     def maybe(self, p: float, operators: _Operators) -> Dataset:

@@ -2,6 +2,7 @@
 #include "dataset/manifest.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,17 +115,10 @@ static int manifest_read_shards(const char *path, struct cw_manifest *m, struct 
     return 0;
 }
 
-static int manifest_parse(const char *path, const char *text, size_t size, struct cw_manifest *m,
-                          struct cw_error *err)
+/* Reads format, components and shards of m->root. */
+static int manifest_read_root(const char *path, struct cw_manifest *m, struct cw_error *err)
 {
-    json_error_t je;
-    m->root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
-    if (!m->root)
-        return manifest_wrong(path, je.text, err);
-    const json_t *version = json_object_get(m->root, "materialized");
     const char *format = json_string_value(json_object_get(m->root, "format"));
-    if (json_integer_value(version) != CW_MANIFEST_VERSION)
-        return manifest_wrong(path, "\"materialized\" is not 1, the version that this Cachew reads", err);
     for (m->schema.format = 0; m->schema.format < CW_N_SHARD_FORMATS; m->schema.format++)
         if (format && strcmp(format, cw_shard_formats[m->schema.format]) == 0)
             break;
@@ -134,17 +128,77 @@ static int manifest_parse(const char *path, const char *text, size_t size, struc
     return r < 0 ? r : manifest_read_shards(path, m, err);
 }
 
-int cw_manifest_read(const char *dir, struct cw_manifest *ret, struct cw_error *err)
+static int manifest_parse(const char *path, const char *text, size_t size, struct cw_manifest *m,
+                          struct cw_error *err)
 {
-    _cleanup_free_ char *path = cw_manifest_path(dir, CW_MANIFEST_NAME), *text = NULL;
+    json_error_t je;
+    m->root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    if (!m->root)
+        return manifest_wrong(path, je.text, err);
+    if (json_integer_value(json_object_get(m->root, "materialized")) != CW_MANIFEST_VERSION)
+        return manifest_wrong(path, "\"materialized\" is not 1, the version that this Cachew reads", err);
+    return manifest_read_root(path, m, err);
+}
+
+/* Reads the complete lines of a journal. */
+static int manifest_parse_journal(const char *path, const char *text, size_t size, struct cw_manifest *m,
+                                  struct cw_error *err)
+{
+    const char *end;
+    for (size_t at = 0; at < size && (end = memchr(text + at, '\n', size - at));
+         at = (size_t)(end - text) + 1) {
+        json_auto_t *line = json_loadb(text + at, (size_t)(end - text) - at, 0, NULL);
+        if (m->root
+                ? json_array_append(json_object_get(m->root, "shards"), json_object_get(line, "shard")) < 0
+                : json_object_set_new(line, "shards", json_array()) < 0)
+            return manifest_wrong(path, m->root ? "a line names no shard" : "its first line is wrong", err);
+        if (!m->root)
+            m->root = json_incref(line);
+    }
+    return m->root ? manifest_read_root(path, m, err) : manifest_wrong(path, "it has no line", err);
+}
+
+/* Reads a file of the directory. 1: it does not exist; err names what was expected. */
+static int manifest_read_file(const char *dir, const char *name, struct cw_manifest *ret,
+                              int (*parse)(const char *path, const char *text, size_t size,
+                                           struct cw_manifest *m, struct cw_error *err),
+                              size_t limit, const char *run_has, struct cw_error *err)
+{
+    _cleanup_free_ char *path = cw_manifest_path(dir, name), *text = NULL;
     size_t size;
     *ret = (struct cw_manifest){0};
     if (!path)
         return cw_error_nomem(err, 0, "a path");
-    if (access(path, F_OK) < 0)
-        return cw_error_at_file(err, CW_E_OPTION, path, errno,
-                                "%s can't be read: expected a directory that cachew materialize has finished",
-                                path);
-    int r = cw_read_file(path, CW_MANIFEST_BYTES, &text, &size, err);
-    return r < 0 ? r : manifest_parse(path, text, size, ret, err);
+    if (access(path, F_OK) < 0) {
+        int e = errno;
+        (void)cw_error_at_file(err, CW_E_OPTION, path, e,
+                               "%s can't be read: expected a directory that cachew materialize has %s", path,
+                               run_has);
+        return e == ENOENT ? 1 : CW_E_OPTION;
+    }
+    int r = cw_read_file(path, limit, &text, &size, err);
+    return r < 0 ? r : parse(path, text, size, ret, err);
+}
+
+int cw_manifest_read(const char *dir, struct cw_manifest *ret, struct cw_error *err)
+{
+    int r = manifest_read_file(dir, CW_MANIFEST_NAME, ret, manifest_parse, CW_MANIFEST_BYTES, "finished",
+                               err);
+    return r == 1 ? CW_E_OPTION : r;
+}
+
+int cw_manifest_read_begun(const char *dir, struct cw_manifest *ret, bool *ret_complete, struct cw_error *err)
+{
+    for (int tries = 0;; tries++) {
+        int r = manifest_read_file(dir, CW_MANIFEST_NAME, ret, manifest_parse, CW_MANIFEST_BYTES, "begun",
+                                   err);
+        *ret_complete = r == 0;
+        if (r == 1) {
+            cw_manifest_deinit(ret);
+            r = manifest_read_file(dir, CW_JOURNAL_NAME, ret, manifest_parse_journal, CW_JOURNAL_BYTES,
+                                   "begun", err);
+        }
+        if (r != 1 || tries > 0) /* else the run may have finished in between */
+            return r == 1 ? CW_E_OPTION : r;
+    }
 }

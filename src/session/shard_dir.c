@@ -15,8 +15,6 @@
 #include "dataset/manifest.h"
 #include "storage/file.h"
 
-#define JOURNAL "journal.jsonl"
-#define JOURNAL_BYTES ((size_t)4 << 30) /* limit of a journal */
 #define PREFIX "shard-"
 
 void cw_shard_name(char out[CW_SHARD_NAME], uint64_t n, const char *format)
@@ -95,8 +93,8 @@ int cw_shard_dir_stranger(const char *path, const json_t *shards, char **ret, st
 static int shard_dir_clean(const struct cw_shard_dir *d, struct cw_error *err)
 {
     _cleanup_free_ char *other = NULL;
-    return shard_dir_scan(d->path, d->manifest ? json_object_get(d->manifest, "shards") : d->shards, JOURNAL,
-                          true, &other, err);
+    return shard_dir_scan(d->path, d->manifest ? json_object_get(d->manifest, "shards") : d->shards,
+                          CW_JOURNAL_NAME, true, &other, err);
 }
 
 /* Checks that the finished shards are there with their sizes. */
@@ -194,7 +192,7 @@ static int journal_append(const struct cw_shard_dir *d, const json_t *line, stru
         return cw_error_nomem(err, 0, "the journal");
     text[size] = '\n'; /* in place of the NUL */
     if (cw_write_all(d->journal, text, size + 1) < 0 || fdatasync(d->journal) < 0)
-        return shard_dir_fail(d->path, JOURNAL, errno, err);
+        return shard_dir_fail(d->path, CW_JOURNAL_NAME, errno, err);
     return 0;
 }
 
@@ -226,10 +224,10 @@ static int journal_take_run(struct cw_shard_dir *d, const json_t *line, struct c
  * line. */
 static int journal_read(struct cw_shard_dir *d, bool *ret_begun, struct cw_error *err)
 {
-    _cleanup_free_ char *file = cw_manifest_path(d->path, JOURNAL), *text = NULL;
+    _cleanup_free_ char *file = cw_manifest_path(d->path, CW_JOURNAL_NAME), *text = NULL;
     size_t size, at = 0;
     *ret_begun = false;
-    int r = file ? cw_read_file(file, JOURNAL_BYTES, &text, &size, err) : cw_error_nomem(err, 0, "a path");
+    int r = file ? cw_read_file(file, CW_JOURNAL_BYTES, &text, &size, err) : cw_error_nomem(err, 0, "a path");
     for (char *end; r == 0 && at < size && (end = memchr(text + at, '\n', size - at));
          at = (size_t)(end - text) + 1) {
         json_auto_t *line = json_loadb(text + at, (size_t)(end - text) - at, JSON_REJECT_DUPLICATES, NULL);
@@ -241,14 +239,14 @@ static int journal_read(struct cw_shard_dir *d, bool *ret_begun, struct cw_error
         *ret_begun = true;
     }
     if (r == 0 && at < size && ftruncate(d->journal, (off_t)at) < 0)
-        r = shard_dir_fail(d->path, JOURNAL, errno, err);
+        r = shard_dir_fail(d->path, CW_JOURNAL_NAME, errno, err);
     return r;
 }
 
 /* Opens the journal, or makes it, and locks it. */
 static int journal_lock(struct cw_shard_dir *d, struct cw_error *err)
 {
-    _cleanup_free_ char *file = cw_manifest_path(d->path, JOURNAL), *other = NULL;
+    _cleanup_free_ char *file = cw_manifest_path(d->path, CW_JOURNAL_NAME), *other = NULL;
     struct stat st;
     if (!file)
         return cw_error_nomem(err, 0, "a path");
@@ -271,7 +269,7 @@ static int journal_lock(struct cw_shard_dir *d, struct cw_error *err)
 
 static int journal_remove(struct cw_shard_dir *d, struct cw_error *err)
 {
-    _cleanup_free_ char *file = cw_manifest_path(d->path, JOURNAL);
+    _cleanup_free_ char *file = cw_manifest_path(d->path, CW_JOURNAL_NAME);
     if (!file)
         return cw_error_nomem(err, 0, "a path");
     if (unlink(file) < 0)
@@ -311,7 +309,7 @@ int cw_shard_dir_open(struct cw_shard_dir *d, const char *path, json_t *run, str
         r = err ? (err->status = CW_E_OPTION) : CW_E_OPTION;
     if (r == 0)
         r = shard_dir_read_manifest(d, err);
-    _cleanup_free_ char *journal = r == 0 ? cw_manifest_path(path, JOURNAL) : NULL;
+    _cleanup_free_ char *journal = r == 0 ? cw_manifest_path(path, CW_JOURNAL_NAME) : NULL;
     if (r < 0 || (d->manifest && journal && access(journal, F_OK) < 0))
         return r;
     r = journal_lock(d, err);
@@ -380,7 +378,7 @@ const char *cw_shard_dir_run(const struct cw_shard_dir *d)
 
 int cw_shard_dir_check_member(const char *path, const char *run, struct cw_error *err)
 {
-    _cleanup_free_ char *file = cw_manifest_path(path, JOURNAL), *line = NULL;
+    _cleanup_free_ char *file = cw_manifest_path(path, CW_JOURNAL_NAME), *line = NULL;
     size_t room = 0;
     if (!file)
         return cw_error_nomem(err, 0, "a path");

@@ -44,6 +44,7 @@ NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs
 # of libraries that add floats in an order of their own; compared with bounds, tests/python/test_audio.py
 NOT_EXACT = {"resample_audio", "mel_spectrogram"}
 # Python's, which only a Python with the package can run
+STREAMS = ("iterable", "materialized_stream")
 FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable", "tokenize"}
 ROWS = ["enumerate", "unbatch", "take_while", "resample"]  # operators on the rows of an epoch
 IN_CHOICES = ("resize", "random_flip", "random_crop", "center_crop", "random_resized_crop", "pad", "cast")
@@ -116,7 +117,7 @@ class Generator:
         )
         self.on_error = on_error
         chain = self.head()
-        if chain[0]["op"] == "iterable" and on_error == "replace":  # refused
+        if chain[0]["op"] in STREAMS and on_error == "replace":  # refused
             self.on_error = on_error = "skip"
         if rng.random() < 0.1:
             chain = self.extend(chain, lambda types, c: self.write("window", types, c))
@@ -214,7 +215,10 @@ class Generator:
                 inputs.append(chain)
             chain = [self.join(inputs)]
             return chain if self.legal(chain) else inputs[0]
-        return self.source(kind, images=rng.random() < 0.3)
+        chain = self.source(kind, images=rng.random() < 0.3)
+        if kind == "materialized" and self.case.seed % 10 == 5:  # without a draw
+            chain[0]["op"] = "materialized_stream"
+        return chain
 
     def annotated_head(self) -> list[dict]:
         """Images with annotations, and some operators that move both."""
@@ -711,7 +715,7 @@ class Generator:
         elif kind == "shuffle":
             keeps = {"reshuffle": False} if rng.random() < 0.2 else {}
             seeded = {"seed": rng.randint(0, 3)} if rng.random() < 0.2 else {}
-            if chain[0]["op"] == "iterable":
+            if chain[0]["op"] in STREAMS:
                 return {"op": kind, "window": rng.randint(1, 50)} | keeps | seeded
             if rng.random() < 0.3:
                 return {"op": kind, "by": "chunk"} | keeps

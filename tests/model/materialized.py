@@ -97,6 +97,18 @@ class Materialized(Source):
         return {name: value for name, value in found.items() if name in self.needed}
 
 
+class MaterializedStream(Materialized):
+    """Of complete data: the same elements, one after the other."""
+
+    random_access = False
+    stream = True
+
+    def __init__(self, attrs: dict, base: Path):
+        super().__init__(attrs, base)
+        self.broken = None
+        self.chunk_lengths = [len(self.records)]
+
+
 # ---- writing ----
 
 

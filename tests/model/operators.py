@@ -47,6 +47,7 @@ DEFAULTS: dict[str, dict] = {
     "arrow": {"columns": [], "nulls": {}},
     "tar": {"compression": "auto"},
     "materialized": {},
+    "materialized_stream": {"wait": 600},
     "range": {"start": 0, "step": 1},
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
     "parse_example": {"component": "record"},

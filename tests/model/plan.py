@@ -59,6 +59,7 @@ SOURCES = {
     "arrow": tables.Arrow,
     "tar": tar.Tar,
     "materialized": materialized.Materialized,
+    "materialized_stream": materialized.MaterializedStream,
     "range": sources.Range,
     "synthetic": sources.Synthetic,
     "iterable": hosted.Iterable,

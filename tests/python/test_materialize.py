@@ -1,6 +1,8 @@
 """`Dataset.materialize` and `Dataset.materialized`."""
 
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -98,3 +100,35 @@ def test_progress_that_raises_ends_the_call(tmp_path):
 
     with pytest.raises(KeyError):
         cachew.Dataset.range(10).materialize(tmp_path / "out", progress=stop)
+
+
+def test_data_are_read_while_they_are_written(tmp_path):
+    """The reader gets the finished shards before the function lets the writer go on."""
+    gate = tmp_path / "gate"
+
+    def held(element):
+        until = time.monotonic() + 600
+        while element["value"] >= 700 and not gate.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return element
+
+    path = tmp_path / "out"
+    ds = cachew.Dataset.range(1000).map(held, outputs={"value": "int64"})
+    writes = threading.Thread(target=ds.materialize, args=[path], kwargs={"shard_bytes": "1K"}, daemon=True)
+    writes.start()
+    while writes.is_alive() and not ((journal := path / "journal.jsonl").exists() and journal.stat().st_size):
+        time.sleep(0.01)
+    with cachew.Dataset.materialized(path, wait=True).iterator() as elements:
+        first = [int(next(elements)["value"]) for _ in range(100)]
+        gate.touch()
+        assert first + [int(e["value"]) for e in elements] == list(range(1000))
+    writes.join(600)
+    assert rows(cachew.Dataset.materialized(path, wait=1)) == list(range(1000))
+    assert rows(cachew.Dataset.materialized(path, wait=False).shuffle()) != list(range(1000))
+
+
+def test_a_wait_that_is_no_time(tmp_path):
+    cachew.Dataset.range(10).materialize(tmp_path)
+    for wrong in "long", -1, None:
+        with pytest.raises((cachew.OptionError, TypeError, cachew.PipelineError), match="wait"):
+            cachew.Dataset.materialized(tmp_path, wait=wrong)

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from cluster import Process
 from command import cachew, need_test_build, run
-from deadlines import HANG_S
-from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, numbers
+from deadlines import HANG_S, wait_for
+from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, numbers, slow
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from materialize_kills import FORMATS, files, service_life, shards_of  # noqa: E402
@@ -161,3 +162,22 @@ def test_a_directory_belongs_to_one_kind_of_run(bench, tmp_path):
 def test_wrong_words(words, says):
     ran = cachew("materialize", *words)
     assert ran.code == 2 and says in ran.err, ran.err
+
+
+def test_the_service_reads_what_it_writes(bench, tmp_path):
+    """A job reads the shards in their order while another one, of the same workers, writes them."""
+    bench.cluster.start(2)
+    chain = PIPELINES["filtered"]
+    write = cachew("materialize", bench.pipeline(chain), "--out", tmp_path / "whole")
+    assert write.code == 0
+    words = ["--service", bench.cluster.address, "--wait", HANG_S, "--out", tmp_path / "out"]
+    pipeline = bench.pipeline([*chain[:-1], slow(1000), chain[-1]])
+    writer = Process(bench.cluster, "writer", ["materialize", pipeline, *words])
+    wait_for(lambda: (tmp_path / "out" / "journal.jsonl").exists(), lambda: writer.running)
+    wait_for(lambda: (tmp_path / "out" / "journal.jsonl").stat().st_size > 0, lambda: writer.running)
+    bench.locals += 1  # another file
+    reader = [{"op": "materialized_stream", "path": str(tmp_path / "out")}, BATCH]
+    read = bench.cluster.run(bench.pipeline(reader), "reads").finish()
+    assert writer.wait() == 0
+    complete = [{"op": "materialized", "path": str(tmp_path / "whole")}, BATCH]
+    assert read["digest"] == run(bench.pipeline(complete), "--digest")["digest"]
