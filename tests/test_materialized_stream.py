@@ -38,7 +38,7 @@ class Written:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_read_while_it_is_written(tmp_path, form):
-    """The same batches and random draws as afterwards; those of finished shards come before the others exist."""
+    """The same batches and random draws as afterwards; finished shards are read before the others exist."""
     written = Written(tmp_path, form)
     pipeline, log = write(tmp_path / "r.json", [written.stream, *DRAWS, BATCH]), tmp_path / "log"
     words = [CACHEW, "run", pipeline, "--digest", "--json", "--log", log, "--wait", HANG_S]
