@@ -18,7 +18,7 @@ static const struct cli_verb *const verbs[] = {
     &cli_verb_ls,         &cli_verb_bench,       &cli_verb_cache,   &cli_verb_up,      &cli_verb_worker,
     &cli_verb_dispatcher, &cli_verb_provision,   &cli_verb_jobs,    &cli_verb_workers, &cli_verb_top,
     &cli_verb_trace,      &cli_verb_simulate,    &cli_verb_keys,    &cli_verb_doctor,  &cli_verb_photos,
-    &cli_verb_demo,       &cli_verb_stats,
+    &cli_verb_demo,       &cli_verb_stats,       &cli_verb_show,
 };
 
 static void main_usage(FILE *f)

@@ -10,21 +10,31 @@
 #include <jpeglib.h>
 #include <png.h>
 
-int cw_png_write(const char *path, size_t h, size_t w, int channels, const void *data, struct cw_error *err)
+static int png_describe(const char *name, size_t h, size_t w, int channels, png_image *ret,
+                        struct cw_error *err)
 {
     static const png_uint_32 formats[] = {0, PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
     if (channels < 1 || channels > 4 || h < 1 || w < 1 || h > INT32_MAX || w > INT32_MAX)
         return cw_error_set(err, CW_E_BUG,
                             "%s: an image of %zu x %zu x %d can't be written as PNG: expected at least one "
                             "pixel and 1 to 4 channels",
-                            path, h, w, channels);
-    FILE *f = fopen(path, "wbe");
-    if (!f)
-        return cw_error_errno(err, CW_E_IO, errno, "%s", path);
-    png_image image = {.version = PNG_IMAGE_VERSION,
+                            name, h, w, channels);
+    *ret = (png_image){.version = PNG_IMAGE_VERSION,
                        .width = (png_uint_32)w,
                        .height = (png_uint_32)h,
                        .format = formats[channels]};
+    return 0;
+}
+
+int cw_png_write(const char *path, size_t h, size_t w, int channels, const void *data, struct cw_error *err)
+{
+    png_image image;
+    int r = png_describe(path, h, w, channels, &image, err);
+    if (r < 0)
+        return r;
+    FILE *f = fopen(path, "wbe");
+    if (!f)
+        return cw_error_errno(err, CW_E_IO, errno, "%s", path);
     errno = 0;
     int written = png_image_write_to_stdio(&image, f, 0, data, 0, NULL);
     if (fclose(f) == 0 && written)
@@ -35,6 +45,24 @@ int cw_png_write(const char *path, size_t h, size_t w, int channels, const void 
         return cw_error_nomem(err, h * w * (size_t)channels, "a PNG encoder");
     return saved ? cw_error_errno(err, CW_E_IO, saved, "%s", path)
                  : cw_error_set(err, CW_E_IO, "%s: %s", path, image.message);
+}
+
+int cw_png_encode(size_t h, size_t w, int channels, const void *data, uint8_t **ret, size_t *ret_size,
+                  struct cw_error *err)
+{
+    png_image image;
+    int r = png_describe("a picture", h, w, channels, &image, err);
+    if (r < 0)
+        return r;
+    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+    uint8_t *png = malloc(size);
+    if (!png || !png_image_write_to_memory(&image, png, &size, 0, data, 0, NULL)) {
+        free(png);
+        return cw_error_nomem(err, size, "a PNG encoder");
+    }
+    *ret = png;
+    *ret_size = size;
+    return 0;
 }
 
 struct jpeg_writer {
