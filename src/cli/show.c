@@ -81,6 +81,7 @@ static const char *show_encoded_type(const struct cli_value *v)
     static const struct {
         const char *magic, *type;
     } types[] = {{"\xff\xd8\xff", "image/jpeg"}, {"\x89PNG\r\n", "image/png"}, {"GIF8", "image/gif"}};
+
     for (size_t i = 0; v->dtype == CW_BYTES && i < CW_COUNT_OF(types); i++)
         if (v->size > strlen(types[i].magic) && memcmp(v->data, types[i].magic, strlen(types[i].magic)) == 0)
             return types[i].type;
