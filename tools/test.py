@@ -191,11 +191,11 @@ def files(pattern, without=""):
 SERVICE = [
     "tests/service",
     "tests/test_autoscale.py",
-    "tests/test_dashboard.py",
+    "tests/dashboard",
     "tests/test_decisions.py",
     "tests/test_monitoring.py",
 ]
-OWN_STEP = "dashboard|decisions|monitoring|autoscale|pixels"  # they have other steps
+OWN_STEP = "decisions|monitoring|autoscale|pixels"  # they have other steps
 
 
 # ---- the two sizes ----
