@@ -39,6 +39,20 @@
 #define CACHE_POINT_GAIN 0.05 /* least gain of a cache point other than the one in use */
 /* A trial needs an error smaller by this factor, since the present workers are not measured again. */
 #define TRIAL_SURER 3
+/* A guess is tried (auto_try) if its gain times its weight is at least TRY_GAIN, and the rest of the job
+ * takes at least TRY_LONG times a start delay and TRY_S. */
+#define TRY_GAIN 0.03
+#define TRY_LONG 20
+#define TRY_S 5.0
+/* Workers that have delivered nothing for this time, and for this many times the longest batch that was
+ * measured, can't run. */
+#define STUCK_S 10.0
+#define STUCK_BATCHES 3
+#define MOST_REFUSALS 2 /* later, only numbers of local workers that were seen to run are requested */
+/* The plan is evaluated again if the free CPUs of the host change by more than HOST_CPUS and this part. */
+#define HOST_CPUS 1.0
+#define HOST_PART 0.1
+#define ALIKE 0.02   /* plans whose workers differ by less than this part are alike */
 #define MISSING 0.05 /* a measurement counts if at most this part of the workers is missing */
 
 /* Whether the error is small enough for the first decision. */
@@ -69,6 +83,8 @@ static void auto_apply(struct cw_auto *m, const struct cw_facts *f, const struct
     m->plan.trial_from = CW_MIN(m->plan.trial_from, 0);
     if (other)
         cw_auto_watch_restart(m, now_s);
+    if (other && cw_host_any(f)) /* other local workers, another step */
+        m->watch.known.step = (struct cw_mean){0};
     if (reads)
         cw_auto_belief_expect_compute(m, f, full_s, cached, chosen->cache_point);
 }
@@ -167,6 +183,56 @@ static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const str
     }
 }
 
+/* Whether a plan was measured, or one that is nearly the same. */
+static bool auto_measured(const struct cw_auto *m, const struct cw_alternative *a)
+{
+    for (size_t i = 0; i < (size_t)m->belief.n_points; i++) {
+        const struct cw_point *p = &m->belief.points[i];
+        if (fabs(p->workers - a->capacity) <= ALIKE * a->capacity &&
+            fabs(p->local - a->local) <= ALIKE * a->local)
+            return true;
+    }
+    return false;
+}
+
+/* If a guess promises much more than the best plan by all guesses, and was not measured yet, it is tried. The
+ * product of its weight and its gain is compared. Sets *best to its plan. */
+static void auto_try_guess(const struct cw_auto *m, const struct cw_outlook *guess, double weight,
+                           const struct cw_alternative *by_all, double *most, struct cw_alternative *best)
+{
+    struct cw_alternative a = cw_outlook_best(guess, 1),
+                          same = cw_outlook_rest(guess, by_all->pools, by_all->cache_point);
+    double gain = weight * cw_outlook_gain(guess, &a, &same, true);
+    if (gain <= *most || auto_measured(m, &a))
+        return;
+    *most = gain;
+    *best = a;
+}
+
+/* Of a job that may have local workers: a few measurements do not show the surface. Replaces *best by the
+ * plan of a guess that is worth trying. True: it did. */
+static bool auto_try(const struct cw_auto *m, const struct cw_outlook *o, struct cw_alternative *best)
+{
+    double trial_s = cw_supply_start_delay_s(o->facts) + TRY_S, most = TRY_GAIN;
+    const struct cw_alternative by_all = *best;
+    if (o->surface.n_guesses == 0 || m->plan.decisions < 1 || m->plan.decisions > DECISIONS - 1 ||
+        best->time_s < TRY_LONG * trial_s || cw_outlook_fills(o, best->cache_point))
+        return false;
+    for (int slow = 0; slow <= 1; slow++) {
+        struct cw_outlook guess = *o;
+        double weight = cw_surface_keep(&guess.surface, slow);
+        if (weight > 0 && weight < 1)
+            auto_try_guess(m, &guess, weight, &by_all, &most, best);
+    }
+    for (size_t i = 0; i < o->host.n && o->host.n > 1; i++) {
+        struct cw_outlook guess = *o;
+        guess.host.slow[0] = o->host.slow[i];
+        guess.host.weight[0] = guess.host.n = 1;
+        auto_try_guess(m, &guess, o->host.weight[i], &by_all, &most, best);
+    }
+    return most > TRY_GAIN;
+}
+
 /* Finds the best plan and takes it if that pays. predicted: conditions changed in a known way, so the curve
  * is used without a new measurement. cause: why the plan is evaluated; NULL: because of more measurements. */
 static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted,
@@ -194,6 +260,9 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
            n = trial > 0 ? trial : cw_auto_belief_restrain(m, f, &best);
     if (n != best.capacity)
         best = cw_outlook_like(&o, &best, n, best.cache_point);
+    bool tries = !predicted && auto_try(m, &o, &best);
+    if (tries)
+        trial = best.capacity;
     bool other = !cw_auto_pools_is_target(&m->pools, best.pools) || best.cache_point != f->cache_point;
     bool worth = trial > 0 ? error < cw_auto_belief_tolerated_error(m, f, &best, now_s) / TRIAL_SURER
                            : auto_pays(m, &o, &best, &stay, decisions, error, now_s);
@@ -228,7 +297,8 @@ static void auto_start(struct cw_auto *m, const struct cw_facts *f, double now_s
     m->cache.n_points = f->n_cache_points;
     m->plan.objective = f->objective;
     m->plan.client_price_per_h = f->client_price_per_h;
-    m->watch.since_s = m->plan.last_s = now_s;
+    m->plan.free_cpus = cw_host_free_cpus(f);
+    m->watch.since_s = m->plan.last_s = m->plan.idle_since_s = now_s;
     cw_auto_watch_note_cache(m, f);
 }
 
@@ -253,6 +323,18 @@ static void auto_fit_objective(struct cw_auto *m, const struct cw_facts *f)
         return;
     m->plan.objective = f->objective;
     m->plan.client_price_per_h = f->client_price_per_h;
+    cw_auto_watch_conditions_changed(m, 1);
+    m->plan.evaluated_n = m->plan.trial_from = 0;
+}
+
+/* Resets the number of decisions if other processes use many more or fewer CPUs of the training host than
+ * before. */
+static void auto_fit_host(struct cw_auto *m, const struct cw_facts *f)
+{
+    double now = cw_host_free_cpus(f), before = m->plan.free_cpus;
+    if (fabs(now - before) <= CW_MAX(HOST_CPUS, HOST_PART * before))
+        return;
+    m->plan.free_cpus = now;
     cw_auto_watch_conditions_changed(m, 1);
     m->plan.evaluated_n = m->plan.trial_from = 0;
 }
@@ -352,6 +434,59 @@ static bool auto_about(double workers, double of)
     return fabs(workers - of) <= MISSING * of;
 }
 
+/* Whether all workers decided on run, and have delivered nothing for long. */
+static bool auto_is_stuck(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *demand,
+                          double now_s)
+{
+    double longest_s = 0;
+    bool all = m->pools.maximum > 0;
+    for (int i = 0; i < f->n_pools; i++)
+        all &= f->pools[i].running == (int)m->pools.pool[i].target;
+    for (size_t i = 0; i < (size_t)m->belief.n_points; i++)
+        longest_s = CW_MAX(longest_s, m->belief.points[i].s);
+    if (!all || demand->interval.n > 0 || m->watch.known.interval.n > 0)
+        m->plan.idle_since_s = now_s;
+    return now_s - m->plan.idle_since_s > CW_MAX(STUCK_S, STUCK_BATCHES * longest_s);
+}
+
+/* Of a job that may have local workers: its workers deliver nothing. Local workers that were never seen to
+ * run are refused from now on: so many of them, or all without another worker. Requests the best plan that is
+ * left. If nothing ever ran, requests more workers of all pools. */
+static void auto_unstick(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
+{
+    struct cw_outlook o;
+    int target[CW_POLICY_POOLS], most = 0, all = 0;
+    cw_auto_pools_target(&m->pools, target);
+    int local = cw_host_local(f, target);
+    for (size_t i = 0; i < (size_t)m->belief.n_points; i++)
+        most = CW_MAX(most, (int)m->belief.points[i].local);
+    for (int i = 0; i < f->n_pools; i++)
+        all += target[i];
+    m->plan.idle_since_s = now_s;
+    if (m->belief.n_points == 0) {
+        for (int i = 0; i < f->n_pools; i++)
+            target[i] = CW_MIN(CW_MAX(2 * target[i], 1), f->pools[i].maximum);
+        cw_auto_pools_request(&m->pools, target, now_s);
+        d->concluded = d->promises = true;
+        snprintf(d->why, sizeof(d->why), "the workers deliver nothing: more of all pools are requested");
+        return;
+    }
+    if (++m->belief.refusals > MOST_REFUSALS) { /* only what was seen to run */
+        m->belief.alone_refused = m->belief.alone_refused > 0 || local == all;
+        m->belief.local_refused = most + 1;
+    } else if (local == all) {
+        m->belief.alone_refused = local;
+    } else if (local > 0) { /* half-way to the number that was seen to run */
+        m->belief.local_refused = local > most ? most + (local - most + 1) / 2 + (local - most > 1) : local;
+        if (local <= m->belief.alone_refused) /* then there were too many, whether alone or not */
+            m->belief.alone_refused = 0;
+    }
+    cw_auto_belief_outlook(m, f, &o);
+    struct cw_alternative best = cw_outlook_best(&o, 1);
+    if (best.workers > 0)
+        auto_choose(m, &o, &best, &(struct cw_auto_reason){.why = "the workers deliver nothing"}, now_s, d);
+}
+
 static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
                         const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
@@ -370,15 +505,18 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     bool same = auto_about(running, m->pools.running) && auto_about(running, m->pools.target);
     auto_fit_cache_points(m, f);
     auto_fit_objective(m, f);
+    auto_fit_host(m, f);
     m->pools.running = running;
     bool grows = cw_auto_watch_cache_growing(&m->cache, f);
-    if (!(m->pools.maximum > 0)) /* no pool may have a worker */
+    if (cw_host_any(f) && auto_is_stuck(m, f, &demand, now_s))
+        auto_unstick(m, f, now_s, d);
+    else if (!(m->pools.maximum > 0)) /* no pool may have a worker */
         cw_mean_merge(&m->watch.known.step, &now.step);
     else if (!grows && cw_auto_watch_cache_grew(m, f, now_s))
         auto_evaluate(m, f, now_s, true, "more of the epoch is cached now", d);
-    else if (!same || grows)
+    else if ((!same || grows) && !cw_host_any(f))
         cw_mean_merge(&m->watch.known.step, &now.step);
-    else if (now.interval.n > 0)
+    else if (same && !grows && now.interval.n > 0)
         auto_observe(m, f, &now, now_s, d);
     cw_auto_pools_target(&m->pools, d->workers);
     d->cache_point = (int)m->cache.point;
@@ -408,6 +546,8 @@ static const struct cw_field auto_fields[] = {
     CW_FIELD(struct cw_auto, plan.objective),
     CW_FIELD(struct cw_auto, plan.client_price_per_h),
     CW_FIELD(struct cw_auto, plan.last_s),
+    CW_FIELD(struct cw_auto, plan.free_cpus),
+    CW_FIELD(struct cw_auto, plan.idle_since_s),
     CW_FIELD(struct cw_auto, plan.past_s),
     CW_FIELD(struct cw_auto, plan.past_cost),
     CW_FIELD(struct cw_auto, watch.since_s),
@@ -419,6 +559,9 @@ static const struct cw_field auto_fields[] = {
     CW_FIELD(struct cw_auto, belief.busiest),
     CW_FIELD(struct cw_auto, belief.source_bytes_per_s),
     CW_FIELD(struct cw_auto, belief.floor_s),
+    CW_FIELD(struct cw_auto, belief.local_refused),
+    CW_FIELD(struct cw_auto, belief.alone_refused),
+    CW_FIELD(struct cw_auto, belief.refusals),
     CW_FIELD(struct cw_auto, belief.n_points),
     CW_FIELD(struct cw_auto, belief.points),
     {0},

@@ -29,6 +29,9 @@
 #define UNCLEAR 1.7
 #define FARTHER 4
 #define WORTH 1.3
+#define SAME 0.3 /* points whose capacity differs by less are the same, or by less than SAME_PART */
+#define SAME_PART 0.01
+#define OTHER_CPUS 0.5    /* CPUs by which the use of the host must differ to explain a change of the step */
 #define EXPLORE_GAIN 0.06 /* least gain for which fewer workers are tried */
 #define EXPLORE_PART 5    /* a trial needs a rest of the job of at least this many trials */
 #define EXPLORE_LONG 20   /* the same, where a trial can gain less */
@@ -149,22 +152,44 @@ static void belief_judge_points(struct cw_auto *m)
             m->belief.points[i].error = CW_MIN(of_one / sqrt(m->belief.points[i].n), 1);
 }
 
-/* Adds a point, or replaces the point with the same capacity. s: seconds per batch with nothing cached; of:
- * the mean that s was computed from. */
-static void belief_add_point(struct cw_auto *m, double workers, double s, const struct cw_mean *of)
+/* Returns the number of local workers that run. */
+static double belief_local(const struct cw_facts *f)
+{
+    int running[CW_POLICY_POOLS] = {0};
+    for (int i = 0; i < f->n_pools; i++)
+        running[i] = f->pools[i].running;
+    return cw_host_local(f, running);
+}
+
+/* Adds a point, or replaces the point with the same capacity and local workers. s: seconds per batch with
+ * nothing cached; of: the mean that s was computed from. */
+static void belief_add_point(struct cw_auto *m, const struct cw_facts *f, double workers, double s,
+                             const struct cw_mean *of)
 {
     size_t n = (size_t)m->belief.n_points, at = 0;
-    while (at < n && m->belief.points[at].workers < workers)
-        at++;
-    if (at == n || m->belief.points[at].workers != workers) {
+    double local = belief_local(f);
+    if (cw_host_any(f)) /* the speed of local workers is known a little better with each report */
+        while (at < n && !(m->belief.points[at].local == local &&
+                           fabs(m->belief.points[at].workers - workers) <= CW_MAX(SAME, SAME_PART * workers)))
+            at++;
+    else
+        while (at < n && m->belief.points[at].workers < workers)
+            at++;
+    if (at == n || (m->belief.points[at].workers != workers && !cw_host_any(f))) {
         if (n == CW_CURVE_POINTS)
             return;
         for (size_t i = n; i > at; i--)
             m->belief.points[i] = m->belief.points[i - 1];
         m->belief.n_points++;
     }
-    m->belief.points[at] = (struct cw_point){workers, s, ROUGH_ERROR, of->n,
-                                             of->mean > 0 ? of->m2 / (of->mean * of->mean) : 0};
+    m->belief.points[at] = (struct cw_point){workers,
+                                             s,
+                                             ROUGH_ERROR,
+                                             of->n,
+                                             of->mean > 0 ? of->m2 / (of->mean * of->mean) : 0,
+                                             local,
+                                             cw_host_over(f),
+                                             m->watch.known.step.mean};
     belief_judge_points(m);
 }
 
@@ -192,10 +217,12 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
     if (left < LEAST_LEFT || belief_cache_s(m, f) > STALLED * m->watch.known.interval.mean) {
         /* this measurement shows the cache's speed and not that of computing */
         if (m->belief.n_points == 0)
-            belief_add_point(m, workers, cw_auto_belief_all_s(m, f) / workers, &(struct cw_mean){0});
+            belief_add_point(m, f, workers, cw_auto_belief_all_s(m, f) / workers, &(struct cw_mean){0});
         return;
     }
-    if (belief_stalled(m, workers)) {
+    /* local workers may have slowed the input down, which the surface shows */
+    bool stalled = belief_stalled(m, workers) && (source > 0 || !cw_host_any(f));
+    if (stalled) {
         if (source > 0)
             m->belief.source_bytes_per_s = source / m->watch.known.interval.mean;
         else
@@ -206,24 +233,34 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
             m->belief.source_bytes_per_s = CW_MAX(m->belief.source_bytes_per_s, source / most);
         m->belief.floor_s = CW_MIN(m->belief.floor_s, most);
     }
-    bool limits = belief_waits(m) && !belief_stalled(m, workers); /* workers are the limit */
+    bool limits = belief_waits(m) && !stalled; /* workers are the limit */
     m->belief.busiest = CW_MAX(m->belief.busiest, m->watch.known.busy);
     /* if workers are not the limit, the interval does not show their speed, but their compute time does.
      * Without a compute time, the interval is used: workers are at least as fast as the client */
     if (limits || !(m->watch.known.compute.mean > 0))
-        belief_add_point(m, workers, m->watch.known.interval.mean / left, &m->watch.known.interval);
+        belief_add_point(m, f, workers, m->watch.known.interval.mean / left, &m->watch.known.interval);
     else
-        belief_add_point(m, workers,
+        belief_add_point(m, f, workers,
                          m->watch.known.compute.mean /
                              (workers * (m->belief.busiest > 0 ? m->belief.busiest : 1)) / left,
                          &m->watch.known.compute);
+}
+
+void cw_auto_belief_step_changed(struct cw_auto *m, const struct cw_facts *f, double ratio)
+{
+    double local = belief_local(f), over = cw_host_over(f);
+    for (size_t i = 0; i < (size_t)m->belief.n_points; i++)
+        if (m->belief.points[i].local == local && fabs(m->belief.points[i].over_cpus - over) > OTHER_CPUS)
+            return;
+    for (size_t i = 0; i < (size_t)m->belief.n_points; i++)
+        m->belief.points[i].step_s *= ratio;
 }
 
 void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o)
 {
     double client = f->client_price_per_h > 0 ? f->client_price_per_h : 1;
     *o = (struct cw_outlook){.facts = f,
-                             .step_s = m->watch.known.step.mean,
+                             .host.step_s = m->watch.known.step.mean,
                              .source_bytes_per_s = m->belief.source_bytes_per_s,
                              .floor_s = m->belief.floor_s};
     o->compute_s = cw_auto_belief_all_s(m, f);
@@ -237,7 +274,17 @@ void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, s
     o->past_cost = m->plan.past_cost;
     cw_auto_pools_supply(&m->pools, f,
                          (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * client, &o->supply);
-    cw_curve_fit(m->belief.points, (size_t)m->belief.n_points, 0, &o->curve);
+    size_t n = (size_t)m->belief.n_points;
+    if (o->supply.local < 0) {
+        cw_curve_fit(m->belief.points, n, 0, &o->curve);
+        return;
+    }
+    if (m->belief.local_refused > 0)
+        o->supply.maximum[o->supply.local] = (int)CW_MIN(o->supply.maximum[o->supply.local],
+                                                         m->belief.local_refused - 1);
+    o->supply.local_alone = !(m->belief.alone_refused > 0);
+    cw_surface_fit(m->belief.points, n, &o->surface);
+    cw_host_fit(f, m->belief.points, n, m->watch.known.step.mean, &o->host);
 }
 
 /* Measuring costs time and money. The larger their part of the time and cost of the rest of the job, the
@@ -298,7 +345,7 @@ double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *
     const struct cw_facts *f = believed->facts;
     const struct cw_point *a = &m->belief.points[0], *b = &m->belief.points[1];
     double trial_s = cw_supply_start_delay_s(f) + MEASURING_S, most = cw_supply_most(&believed->supply);
-    if (m->belief.n_points != 2 || m->plan.decisions > 1 || !belief_waits(m) ||
+    if (believed->supply.local >= 0 || m->belief.n_points != 2 || m->plan.decisions > 1 || !belief_waits(m) ||
         m->pools.target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
     double work = b->s * b->workers / (a->s * a->workers);

@@ -30,6 +30,10 @@ double cw_auto_belief_scatter(const struct cw_auto *m);
 double cw_auto_belief_supply_error(const struct cw_auto *m);
 /* Adds the measurement with the present workers to the curve, or takes a limit from it. */
 void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f);
+/* Handles a change of the client's step with the same workers, to `ratio` times what it was: unless local
+ * workers use other CPUs than before, all steps that were measured with other workers change in proportion.
+ */
+void cw_auto_belief_step_changed(struct cw_auto *m, const struct cw_facts *f, double ratio);
 /* Fills in *ret, from which plans are computed. The curve must have a point. */
 void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *ret);
 /* Returns the largest error with which a decision may be made now, if the rest of the job takes `rest`. */

@@ -45,6 +45,8 @@ struct cw_auto_plan {
     double evaluated_n;                   /* batches measured when the plan was last evaluated */
     double objective, client_price_per_h; /* at the last report */
     double last_s;                        /* time of the last report */
+    double free_cpus;                     /* of the training host, at the last decision */
+    double idle_since_s;                  /* time since which the workers decided on deliver nothing */
     double past_s, past_cost;             /* time and cost of the job under the present conditions */
 };
 
@@ -72,7 +74,10 @@ struct cw_auto_belief {
     double busiest;            /* largest `busy` that was measured */
     double source_bytes_per_s; /* speed limit of the source; 0: none was observed */
     double floor_s;            /* least seconds per batch, whatever the workers; 0: none was observed */
-    double n_points;           /* used entries of `points`, by increasing capacity */
+    /* of jobs that may have local workers: local workers that can't run, and all larger numbers, 0: none;
+     * those that could not run alone, 0: none, else local workers are never alone */
+    double local_refused, alone_refused, refusals; /* refusals: how often workers delivered nothing */
+    double n_points;                               /* used entries of `points`, by increasing capacity */
     struct cw_point points[CW_CURVE_POINTS];
 };
 

@@ -16,34 +16,45 @@
 /* If prefetched batches come faster than workers compute by more than this part, the record says so. */
 #define PREFETCHED 0.02
 
+/* Returns the number of local workers that run. */
+static double record_local(const struct cw_facts *f)
+{
+    double n = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        n += f->pools[i].local ? f->pools[i].running : 0;
+    return n;
+}
+
 /* Returns the seconds per batch with this capacity: as measured, if `now` (the capacity runs); else by the
  * curve. A capacity below the present one is never given as faster than what was measured. */
 static double record_expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
-                                double capacity, int cache_point, bool now)
+                                double capacity, double local, int cache_point, bool now)
 {
     double cached = cache_point >= 0 && cache_point == (int)m->cache.point ? m->cache.cached : 0,
-           s = cw_outlook_batch_s(o, capacity, cache_point, cached),
-           running = cw_auto_pools_running(&m->pools, f);
+           s = cw_outlook_batch_s(o, capacity, local, cache_point, cached),
+           running = cw_auto_pools_running(&m->pools, f), running_local = record_local(f);
     bool measured = m->watch.known.interval.n > 0 && cache_point == (int)m->cache.point && running > 0;
     if (measured && now)
         return m->watch.known.interval.mean;
-    return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, cache_point, cached)
+    return measured && capacity <= running &&
+                   s >= cw_outlook_batch_s(o, running, running_local, cache_point, cached)
                ? CW_MAX(s, m->watch.known.interval.mean)
                : s;
 }
 
 /* Returns the limit with this capacity. now: it is the capacity that runs; else it is a plan. */
 static enum cw_bottleneck record_limit(const struct cw_auto *m, const struct cw_facts *f,
-                                       const struct cw_outlook *o, double capacity, int cache_point, bool now)
+                                       const struct cw_outlook *o, double capacity, double local,
+                                       int cache_point, bool now)
 {
     double cached = cache_point >= 0 && cache_point == (int)m->cache.point ? m->cache.cached : 0,
-           s = record_expected_s(m, f, o, capacity, cache_point, now);
-    if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
+           s = record_expected_s(m, f, o, capacity, local, cache_point, now);
+    if (s <= o->host.step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
     if (capacity >= cw_supply_most(&o->supply) && !f->fixed)
         return CW_BOTTLENECK_MAXIMUM;
-    double bigger = cw_outlook_batch_s(o, 2 * capacity, cache_point, cached);
-    if (bigger < 0.9 * s || bigger <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
+    double bigger = cw_outlook_batch_s(o, 2 * capacity, local, cache_point, cached);
+    if (bigger < 0.9 * s || bigger <= o->host.step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_WORKERS;
     if (cache_point >= 0 && f->storage.read_bytes_per_s > 0 &&
         cached * f->cache_points[cache_point].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
@@ -163,7 +174,8 @@ static void why_add_limit(struct cw_decision *d, const struct cw_auto *m, const 
 {
     const struct cw_facts *f = o->facts;
     const struct cw_alternative *better = reason->better;
-    enum cw_bottleneck limit = record_limit(m, f, o, chosen->capacity, chosen->cache_point, false);
+    enum cw_bottleneck limit = record_limit(m, f, o, chosen->capacity, chosen->local, chosen->cache_point,
+                                            false);
     bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 ||
                             better->cache_point != chosen->cache_point);
     bool more = other && better->capacity > chosen->capacity;
@@ -189,8 +201,8 @@ static void why_put(struct cw_decision *d, const struct cw_auto *m, const struct
     const struct cw_facts *f = o->facts;
     struct cw_outlook sure = *o;
     sure.doubt = 0;
-    double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, f), (int)m->cache.point,
-                                           m->cache.cached),
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, f), record_local(f),
+                                           (int)m->cache.point, m->cache.cached),
            measured_s = m->watch.known.interval.n > 0 ? m->watch.known.interval.mean : 0;
     snprintf(d->why, sizeof(d->why), "%s", reason->why);
     if (m->watch.known.interval.n > 0)
@@ -272,19 +284,19 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
     if (n_running == 0)
         cw_supply_fill(&o->supply, 0, 1, running);
     d->concluded = true;
-    d->promises = chosen->batch_s <= (1 + 2 * CW_AUTO_WAITING) * o->step_s;
-    d->seen = (struct cw_seen){
-        .step_s = m->watch.known.step.mean,
-        .wait_s = CW_MAX(m->watch.known.interval.mean - m->watch.known.step.mean, 0),
-        .interval_s = m->watch.known.interval.mean,
-        .compute_s = m->watch.known.compute.mean,
-        .busy = m->watch.known.busy,
-        .error = cw_auto_belief_error(m),
-        .doubt = o->doubt,
-        .workers = n_running,
-        .cache_point = (int)m->cache.point,
-        .cached = m->cache.cached,
-        .limit = record_limit(m, f, o, cw_auto_pools_running(&m->pools, f), (int)m->cache.point, true)};
+    d->promises = chosen->batch_s <= (1 + 2 * CW_AUTO_WAITING) * o->host.step_s;
+    d->seen = (struct cw_seen){.step_s = m->watch.known.step.mean,
+                               .wait_s = CW_MAX(m->watch.known.interval.mean - m->watch.known.step.mean, 0),
+                               .interval_s = m->watch.known.interval.mean,
+                               .compute_s = m->watch.known.compute.mean,
+                               .busy = m->watch.known.busy,
+                               .error = cw_auto_belief_error(m),
+                               .doubt = o->doubt,
+                               .workers = n_running,
+                               .cache_point = (int)m->cache.point,
+                               .cached = m->cache.cached,
+                               .limit = record_limit(m, f, o, cw_auto_pools_running(&m->pools, f),
+                                                     record_local(f), (int)m->cache.point, true)};
     struct cw_alternative now = cw_outlook_rest(o, running, f->cache_point),
                           as_is = cw_outlook_rest(o, running, chosen->cache_point);
     record_add(d, f->fixed ? &as_is : chosen);

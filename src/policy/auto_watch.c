@@ -131,6 +131,8 @@ bool cw_auto_watch_changed(struct cw_auto *m, const struct cw_facts *f, const st
         }
         return false;
     }
+    if (step && cw_host_any(f))
+        cw_auto_belief_step_changed(m, f, recent->step.mean / known->step.mean);
     cw_auto_watch_conditions_changed(m, 0);
     cw_auto_watch_restart(m, now_s);
     m->plan.trial_from = 0;

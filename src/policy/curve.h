@@ -14,6 +14,9 @@ struct cw_point {
     /* number of batches of which s is the mean; sum of their squared relative distances from it. 0: s is not
      * a mean */
     double n, m2;
+    /* of jobs that may have local workers (surface.h, host.h): their number; the CPUs that they used beyond
+     * those that were free; the client's step, 0: not measured */
+    double local, over_cpus, step_s;
 };
 
 /* A shape is s(n) = (a n^-p + b)^(1/p) + g n, for n workers. With p = 1, b is a part that can't be divided

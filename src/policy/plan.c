@@ -10,6 +10,7 @@
 #define CACHE_POINT_TOLERANCE 0.02 /* a change of the cache point must gain more than this part */
 /* Weight of a loss in the objective, relative to a gain in the other measure, where a plan has both. */
 #define WEIGHT 3
+#define GB 1e9        /* bytes, of a price */
 #define TAIL_EPOCHS 8 /* epochs of a slowly filling cache that are computed one by one */
 #define FULL 0.02     /* a cache counts as full if at most this part of an epoch is missing */
 #define HELD_DELAYS 4 /* workers are kept for at least this many start delays, even if epochs are shorter */
@@ -27,19 +28,52 @@ double cw_outlook_left(const struct cw_outlook *o, int cache_point, double cache
     return CW_MAX((1 - o->waiting) * computed + o->waiting * (1 - cached), 1e-6);
 }
 
-double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int cache_point, double cached)
+/* Returns the least seconds per batch that storage allows. */
+static double outlook_storage_s(const struct cw_outlook *o, int cache_point, double cached)
 {
     const struct cw_storage_facts *st = &o->facts->storage;
     const struct cw_cache_point_facts *m = cache_point >= 0 ? &o->facts->cache_points[cache_point] : NULL;
-    double s = CW_MAX(o->step_s, (1 + o->doubt) * cw_outlook_left(o, cache_point, cached) *
-                                     cw_curve_s(&o->curve, capacity));
     double source = (m ? 1 - cached : 1) * st->source_bytes,
-           ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
+           ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s, s = 0;
     if (ceiling > 0)
-        s = CW_MAX(s, source / ceiling);
+        s = source / ceiling;
     if (m && st->read_bytes_per_s > 0)
         s = CW_MAX(s, cached * m->bytes / st->read_bytes_per_s);
     return CW_MAX(s, o->floor_s);
+}
+
+/* Returns the seconds per batch of a job that may have local workers: the mean over all guesses. */
+static double outlook_surface_s(const struct cw_outlook *o, double capacity, double local, double left,
+                                double storage_s)
+{
+    double s = 0;
+    left *= (1 + o->doubt) * cw_surface_left(&o->surface, capacity, local);
+    for (size_t i = 0; i < o->surface.n_guesses; i++) {
+        const struct cw_guess *g = &o->surface.guesses[i];
+        double supply_s = left * cw_guess_s(g, capacity, local);
+        s += g->weight * CW_MAX(CW_MAX(supply_s, storage_s), cw_host_step_s(&o->host, local, supply_s));
+    }
+    return s;
+}
+
+double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, double local, int cache_point,
+                          double cached)
+{
+    double left = cw_outlook_left(o, cache_point, cached),
+           storage_s = outlook_storage_s(o, cache_point, cached);
+    if (o->surface.n_guesses > 0)
+        return outlook_surface_s(o, capacity, local, left, storage_s);
+    return CW_MAX(CW_MAX(o->host.step_s, (1 + o->doubt) * left * cw_curve_s(&o->curve, capacity)), storage_s);
+}
+
+/* Returns the price of what the workers send per batch. */
+static double outlook_network_price(const struct cw_outlook *o, const int *workers)
+{
+    const struct cw_facts *f = o->facts;
+    double price = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        price += workers[i] * o->supply.speed[i] * f->pools[i].price_per_gb;
+    return price > 0 ? price / cw_supply_capacity(&o->supply, workers) * f->bytes_per_batch / GB : 0;
 }
 
 struct steady {
@@ -63,13 +97,18 @@ static struct steady outlook_best_steady(const struct cw_outlook *o, int cache_p
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     double best = 1e300;
     struct steady ret = {0};
-    for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
-        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), cache_point, cached);
-        best = plan_least(best, time ? s : s * outlook_price_s(o, n.workers));
+    struct cw_supply coarse = o->supply; /* computed for many cached parts */
+    coarse.coarse = true;
+    for (struct cw_rung n = {0}; cw_supply_next(&coarse, 1, &n);) {
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), n.local, cache_point,
+                                      cached);
+        best = plan_least(best,
+                          time ? s : s * outlook_price_s(o, n.workers) + outlook_network_price(o, n.workers));
     }
-    for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
-        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), cache_point, cached),
-               cost = s * outlook_price_s(o, n.workers);
+    for (struct cw_rung n = {0}; cw_supply_next(&coarse, 1, &n);) {
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), n.local, cache_point,
+                                      cached),
+               cost = s * outlook_price_s(o, n.workers) + outlook_network_price(o, n.workers);
         if ((time ? s : cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
         if (!(ret.batch_s > 0) || (time ? cost < ret.batch_cost : s < ret.batch_s))
@@ -163,7 +202,8 @@ static void alternative_spend(const struct cw_outlook *o, struct cw_alternative 
                               double batch_s)
 {
     a->time_s += batches * batch_s;
-    a->cost += batches * batch_s * outlook_price_s(o, a->pools);
+    a->cost += batches * batch_s * outlook_price_s(o, a->pools) +
+               batches * outlook_network_price(o, a->pools);
 }
 
 /* The time until all workers decided on have started, as intervals of constant capacity. The workers of a
@@ -171,6 +211,7 @@ static void alternative_spend(const struct cw_outlook *o, struct cw_alternative 
 struct starting {
     int n;                                                     /* intervals */
     double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS]; /* seconds left of each; its capacity */
+    double local[CW_POLICY_POOLS];                             /* its local workers */
 };
 
 static double starting_delay_s(const struct cw_outlook *o, const int *workers, int pool)
@@ -198,6 +239,7 @@ static struct starting starting_find(const struct cw_outlook *o, const int *work
         if (next_s == 1e300)
             return ret;
         ret.left_s[ret.n] = next_s - now_s;
+        ret.local[ret.n] = cw_host_local(f, there);
         ret.capacity[ret.n++] = any ? cw_supply_capacity(&o->supply, there) : 1;
     }
 }
@@ -208,13 +250,13 @@ static void alternative_pass(const struct cw_outlook *o, struct cw_alternative *
                              double cached, struct starting *until)
 {
     for (int i = 0; i < until->n; i++) {
-        double now_s = cw_outlook_batch_s(o, until->capacity[i], a->cache_point, cached),
+        double now_s = cw_outlook_batch_s(o, until->capacity[i], until->local[i], a->cache_point, cached),
                before = plan_least(until->left_s[i] / now_s, batches);
         until->left_s[i] -= before * now_s;
         alternative_spend(o, a, before, now_s);
         batches -= before;
     }
-    alternative_spend(o, a, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached));
+    alternative_spend(o, a, batches, cw_outlook_batch_s(o, a->capacity, a->local, a->cache_point, cached));
 }
 
 /* Adds time and cost of epochs in which the cache fills and the workers decided on stay. Returns the part of
@@ -225,7 +267,7 @@ static double alternative_hold(const struct cw_outlook *o, struct cw_alternative
 {
     double most = CW_MAX(cache_room(o, m), cached);
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
-        double batch_s = cw_outlook_batch_s(o, a->capacity, a->cache_point, cached);
+        double batch_s = cw_outlook_batch_s(o, a->capacity, a->local, a->cache_point, cached);
         double more = plan_least(cached + (1 - cached) * cache_write_part(o, m, cached, batch_s), most);
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
         alternative_pass(o, a, n * o->facts->batches_per_epoch, cached, until);
@@ -246,10 +288,11 @@ static struct cw_alternative outlook_rest(const struct cw_outlook *o, const int 
     double cached = m ? m->cached : 0, left = m && !cache_is_full(o, m) ? here : all;
     struct starting until = starting_find(o, workers);
     struct cw_alternative a = {.capacity = cw_supply_capacity(&o->supply, workers),
+                               .local = cw_host_local(f, workers),
                                .cache_point = cache_point};
     for (int i = 0; i < f->n_pools; i++)
         a.workers += a.pools[i] = workers[i];
-    a.batch_s = cw_outlook_batch_s(o, a.capacity, cache_point, cached);
+    a.batch_s = cw_outlook_batch_s(o, a.capacity, a.local, cache_point, cached);
     double written = m ? m->written + left / f->batches_per_epoch * (1 - cached) *
                                           cache_write_part(o, m, cached, a.batch_s)
                        : 0;
@@ -280,8 +323,13 @@ struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *wor
 struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *like,
                                       double capacity, int cache_point)
 {
-    int workers[CW_POLICY_POOLS];
-    cw_supply_fill(&o->supply, like->order, capacity, workers);
+    int workers[CW_POLICY_POOLS] = {0}, local = o->supply.local;
+    if (local >= 0) { /* the local workers stay, as far as they fit */
+        double speed = o->supply.speed[local];
+        workers[local] = (int)CW_MIN(like->pools[local], floor(capacity / speed));
+        capacity -= workers[local] * speed;
+    }
+    cw_supply_add(&o->supply, like->order, capacity, workers);
     struct cw_alternative a = cw_outlook_rest(o, workers, cache_point);
     a.order = like->order;
     return a;
@@ -346,7 +394,7 @@ static struct cw_alternative outlook_best(const struct cw_outlook *o, int cache_
 struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double cache_point_gain)
 {
     struct cw_alternative best = outlook_best(o, o->facts->cache_point);
-    for (int m = -1; m < o->facts->n_cache_points; m++) {
+    for (int m = -1; m < o->facts->n_cache_points && cache_point_gain < 1; m++) { /* no gain is larger */
         if (m == o->facts->cache_point)
             continue;
         struct cw_alternative a = outlook_best(o, m);

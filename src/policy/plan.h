@@ -2,16 +2,20 @@
  * combination. Pure functions, called by auto. */
 #pragma once
 #include "policy/curve.h"
+#include "policy/host.h"
 #include "policy/supply.h"
+#include "policy/surface.h"
 
 #define CW_OUTLOOK_TIME_TOLERANCE 0.015 /* plans that take longer by this part count as equally fast */
 
 struct cw_outlook { /* all that a plan is computed from */
     const struct cw_facts *facts;
-    double step_s;           /* the client's step per batch */
+    struct cw_host host;     /* the client's step per batch */
     struct cw_supply supply; /* speed and price of workers by pool */
     struct cw_curve curve;   /* seconds per batch by capacity, nothing cached, where workers are the limit */
-    double doubt;            /* part by which workers are assumed to be slower than the curve says */
+    struct cw_surface
+        surface;  /* the same of a job that may have local workers; no guesses: the curve is used */
+    double doubt; /* part by which workers are assumed to be slower than the curve says */
     /* a worker's computing time per batch with nothing cached; prefix_s of cache points are parts of it */
     double compute_s;
     double waiting; /* part of its time that a worker waits for the source, where workers are the limit */
@@ -27,9 +31,10 @@ struct cw_outlook { /* all that a plan is computed from */
  * the cache point. Cache point -1: 1. */
 double cw_outlook_left(const struct cw_outlook *o, int cache_point, double cached);
 
-/* Returns the seconds per batch with this capacity, if the part `cached` of the elements is read at the
- * cache point (-1: none). */
-double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int cache_point, double cached);
+/* Returns the seconds per batch with this capacity, of which `local` are local workers, if the part `cached`
+ * of the elements is read at the cache point (-1: none). */
+double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, double local, int cache_point,
+                          double cached);
 
 /* Returns the price per second of an alternative's workers and the client together. */
 double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a);

@@ -41,8 +41,10 @@ struct cw_pool_facts {
 #define CW_WORKER_PRICE_MOST 1e6 /* higher prices are rejected as typing errors */
     double price_per_gb;         /* of the bytes that its workers send to clients; 0: none */
     bool local;                  /* its workers run on the training host, and may slow the client's step */
-    double start_delay_s;        /* from the request for a worker until it computes */
-    double cpu_share;            /* CPUs that a worker gets, all its threads together; 0: not limited */
+    double host_cpus,
+        host_busy_cpus;   /* of a local pool: CPUs of its host; those that others use. 0: not known */
+    double start_delay_s; /* from the request for a worker until it computes */
+    double cpu_share;     /* CPUs that a worker gets, all its threads together; 0: not limited */
     /* computing time of a worker per batch, without waiting for storage or for the client */
     struct cw_mean compute;
     double busy; /* part of the workers' time in which they computed, 0 to 1 */
@@ -105,7 +107,7 @@ const char *cw_bottleneck_name(enum cw_bottleneck limit);
 
 struct cw_alternative {                  /* a possible decision, and what the rest of the job would take */
     int pools[CW_POLICY_POOLS], workers; /* workers of each pool; their sum */
-    double capacity;                     /* in workers of the first pool */
+    double capacity, local;              /* in workers of the first pool; number of local workers */
     int order;                           /* index of the order in which pools were filled (supply.h) */
     int cache_point;                     /* -1: none */
     /* seconds per batch at first; seconds and cost of the rest of the job */

@@ -17,6 +17,11 @@ struct cw_supply {
      * start delay, the shortest first. n_orders is 1 if both are equal. */
     int order[CW_SUPPLY_ORDERS][CW_POLICY_POOLS];
     int n_orders;
+    /* The pool of local workers, -1: none. With such a pool, all its numbers of workers are combined with the
+     * rungs of the other pools. Its workers have their place in the orders only where pools are filled. */
+    int local;
+    bool local_alone; /* local workers can run without others */
+    bool coarse;      /* with a local pool, fewer numbers of workers are tried */
 };
 
 struct cw_rung { /* a position of cw_supply_next; all zeros: before the first rung */
@@ -26,6 +31,7 @@ struct cw_rung { /* a position of cw_supply_next; all zeros: before the first ru
     /* Between two such rungs, workers of another, slower pool replace the next worker of this pool. instead:
      * 1 + the index of that pool, 0: none; more: how many of its workers were added. */
     int instead, more;
+    int local; /* workers of the local pool */
 };
 
 /* speed: of a worker of each pool; NULL: by cpu_share. no_price: price of workers whose pool has no price. */

@@ -85,6 +85,8 @@ static void sim_facts(const struct cw_sim_played *p, struct cw_client_facts *cli
             .price_per_h = pool->price_per_h,
             .price_per_gb = pool->price_per_gb,
             .local = pool->local,
+            .host_cpus = pool->local ? job->host_cpus : 0,
+            .host_busy_cpus = pool->local ? phase->host_busy_cpus : 0,
             .start_delay_s = pool->start_delay_s,
             .cpu_share = pool->worker_cpus,
         };

@@ -1,7 +1,9 @@
 """cachew simulate, black box: workers on the training host, surfaces, and prices of the network."""
 
+import os
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -238,3 +240,98 @@ def test_pecan_without_local_workers(tmp_path):
     """Its first phase remains: one worker more at a time, and the last one goes."""
     found = [d["workers"] for d in simulate(tmp_path, {**TABLE, "epochs": 60}, "pecan")["decisions"]]
     assert found[:4] == [2, 3, 4, 5]
+
+
+# ---- auto ----
+
+
+def judge(tmp_path, cases):
+    regrets, decisions = [], []
+    for name, workload in cases.items():
+        result = simulate(tmp_path, workload)
+        regrets.append((result["regret"][workload["objective"]], name))
+        decisions.append((len(result["decisions"]), name))
+    return regrets, decisions
+
+
+def test_resnet50_of_pecan(tmp_path):
+    """Its epoch cost $0.59 once it had settled, and $3.34 until then."""
+    workload = placements.resnet50()
+    result = simulate(tmp_path, workload)
+    last = result["decisions"][-1]
+    surface = workload["table"]["surface"]
+    seconds = naive.surface_seconds(surface, last["remote"], last["local"])
+    prices = workload["price_per_h"]
+    assert seconds / 3600 * (prices["client"] + last["remote"] * prices["worker"]) < 0.62
+    assert result["settled_cost"] < 1
+
+
+@pytest.mark.parametrize("kind", ["published", "modelled"])
+def test_close_to_the_oracle(tmp_path, kind):
+    """Half of them; in the sample fewer. bench/policies.py simulates all."""
+    every = 2 if os.environ.get("CACHEW_TEST_SIZE") != "sample" else 9
+    cases = dict(list(getattr(placements, kind)().items())[1::every])
+    regrets, decisions = judge(tmp_path, cases)
+    assert median(r for r, _ in regrets) < 0.05
+    assert max(regrets)[0] < 0.15, sorted(regrets)[-5:]
+    assert max(decisions)[0] <= 4, sorted(decisions)[-5:]
+
+
+@pytest.mark.large
+def test_close_to_the_oracle_on_workloads_that_nobody_saw(tmp_path):
+    """bench/policies.py prints the distribution of many."""
+    regrets, decisions = judge(
+        tmp_path, {seed: placements.random_placement(seed) for seed in range(9000, 9012)}
+    )
+    assert median(r for r, _ in regrets) < 0.05
+    assert sum(r < 0.15 for r, _ in regrets) >= 11, sorted(regrets)[-5:]
+    assert sum(n <= 4 for n, _ in decisions) >= 11, sorted(decisions)[-5:]
+
+
+def test_local_workers_are_given_back_while_the_host_is_busy(tmp_path):
+    """From batch 20,000 on others use 14 of the 16 CPUs, for 20,000 batches."""
+    workload = placements.host(1.6, 0.2, 16, 2, 0.2, 40, objective="cost", epochs=1, batches_per_epoch=60000)
+    workload["changes"] = [
+        {"at_batch": 20000, "host_busy_cpus": 14},
+        {"at_batch": 40000, "host_busy_cpus": 2},
+    ]
+    decisions = simulate(tmp_path, workload)["decisions"]
+
+    def last(until):
+        return [(d["remote"], d["local"]) for d in decisions if d["t"] < until][-1]
+
+    assert last(4000) == (0, 8) or last(4000) == (0, 9)
+    assert last(8000)[1] <= 3 and last(8000)[0] >= 5
+    assert last(1e9)[1] >= 8
+    busy = [d["t"] for d in decisions if d["t"] > 4000 and d["remote"] > 0]
+    assert busy[0] < 4000 + 60
+
+
+@pytest.mark.parametrize(
+    "rows, best",
+    [
+        ([[None] * 5, [400, 220, 150, 120, 100]], (1, 4)),  # no local workers alone
+        ([[None, 400, 200, None, None], [400, 200, 130, None, None]], (0, 2)),  # no more than two
+    ],
+)
+def test_workers_that_can_not_run(tmp_path, rows, best):
+    workload = {
+        "workload": 1,
+        "epochs": 40,
+        "batches_per_epoch": 200,
+        "objective": "cost",
+        "client_step_s": 0.1,
+        "price_per_h": {"client": 1, "worker": 1},
+        "table": {"surface": {"local": [0, 1, 2, 3, 4], "remote": [0, 1], "epoch_s": rows}},
+    }
+    result = simulate(tmp_path, workload)
+    assert (result["decisions"][-1]["remote"], result["decisions"][-1]["local"]) == best
+    assert result["regret"]["cost"] < 0.15
+    assert "the workers deliver nothing" in " ".join(d["why"] for d in result["decisions"])
+
+
+def test_the_network_has_a_price(tmp_path):
+    """Remote workers send 1 GB a batch: local ones, which slow the step down, cost less."""
+    workload = placements.host(3, 0.2, 16, 4, 0.02, 40, objective="cost", bytes_per_batch=1e9)
+    assert simulate(tmp_path, {**workload, "price_per_gb": 0.1})["decisions"][-1]["remote"] == 0
+    assert simulate(tmp_path, {**workload, "price_per_gb": 0})["regret"]["cost"] < 0.15
