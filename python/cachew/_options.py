@@ -120,6 +120,7 @@ class ServiceOptions(TypedDict, total=False):
     tls_key: Path | None
     workers: int | None
     cut: str | int | None
+    local_workers: int | str | None
 
 
 class LoaderOptions(ServiceOptions, total=False):
@@ -183,6 +184,15 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
         from cachew._service import local_address  # only here: its imports take time
 
         local_address(workers)
+    local = given.get("local_workers")
+    if local is not None and service == "local":
+        raise wrong(
+            "local_workers", local, 'None with the service "local", whose workers are local: workers='
+        )
+    if local is not None:
+        from cachew._service import start_local_workers
+
+        start_local_workers(service, local, (given.get("token") or "").strip() or None, tls)
     cut = given.get("cut")
     if cut is not None and (not isinstance(cut, str) or not cut or not is_text(cut)):
         cut = str(

@@ -1,8 +1,9 @@
-"""The local service: a process `cachew up` that is started when a dataset is distributed to "local".
+"""Processes `cachew up` that belong to this process: the local service, which is started when a dataset is
+distributed to "local", and the local workers of other services.
 
-This process has at most one local service, for all datasets. The service ends when its stdin is closed, so
-also when this process is killed. The output of its processes goes to an unnamed temporary file, and is shown
-if the service does not start.
+This process has at most one local service, for all datasets, and local workers once for each service. They
+end when their stdin is closed, so also when this process is killed. The output of their processes goes to an
+unnamed temporary file, and is shown if they do not start.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from typing import IO
 
 from cachew._errors import DeadlineError, ServiceError
@@ -35,11 +37,13 @@ MAX_WORKERS = 256
 
 
 class Service:
-    """A running `cachew up`. It runs until `end` is called, or this process ends."""
+    """A running `cachew up`. It runs until `end` is called, or this process ends. what: names it in errors.
+    words: further options.
+    """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, what: str, workers: int | str, *words: str, token: str | None = None) -> None:
         command = find_command()
-        self.workers = workers
+        self._what, self.workers = what, workers
         self._log: IO[bytes] = tempfile.TemporaryFile()
         try:
             # In a session of its own: Ctrl-C must not end the service, because this process may go on.
@@ -49,22 +53,25 @@ class Service:
                     "up",
                     "--workers",
                     str(workers),
-                    "--listen",
-                    "127.0.0.1:0",
                     "--end-with-stdin",
                     "--drain-timeout",
                     "1",
+                    *words,
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 bufsize=0,
                 start_new_session=True,
-                env={"CACHEW_PYTHON": sys.executable, **os.environ},
+                env={
+                    "CACHEW_PYTHON": sys.executable,
+                    **os.environ,
+                    **({"CACHEW_TOKEN": token} if token else {}),
+                },
             )
         except OSError as error:
             self._log.close()
-            raise ServiceError(f"the local service can't be started: {command}: {error.strerror}") from error
+            raise ServiceError(f"{what} can't be started: {command}: {error.strerror}") from error
         try:
             self.address = self._read_ready()
         except BaseException:
@@ -78,7 +85,7 @@ class Service:
             selector.register(out, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
                 if not selector.select(max(began + limit - time.monotonic(), 0)):
-                    what = f"the local service was not ready within {limit:g} s"
+                    what = f"{self._what} did not become ready within {limit:g} s"
                     if limit == READY_S:
                         raise DeadlineError(f"{what}{self._said()}")
                     logging.getLogger("cachew").warning("%s; still waiting%s", what, self._said())
@@ -86,13 +93,13 @@ class Service:
                     continue
                 part = out.read(4096)
                 if not part:
-                    raise ServiceError(f"the local service ended before it was ready{self._said()}")
+                    raise ServiceError(f"{self._what} could not be started{self._said()}")
                 line += part
         try:
             return str(json.loads(line)["ready"]["address"])
         except (ValueError, KeyError, TypeError):
             raise ServiceError(
-                f"the local service printed {line[:80]!r}: expected the line that says it is ready"
+                f"{self._what} printed {line[:80]!r}: expected the line that says it is ready"
             ) from None
 
     def _said(self) -> str:
@@ -140,6 +147,8 @@ def find_command() -> str:
 
 
 _service: Service | None = None
+_workers: dict[str, Service] = {}
+"""The local workers, by the address of the dispatcher."""
 _lock = threading.Lock()
 
 
@@ -155,7 +164,7 @@ def local_address(workers: int | None = None) -> str:
             _service.end()
             _service = None
         if _service is None:
-            _service = Service(workers or 1)
+            _service = Service("the local service", workers or 1, "--listen", "127.0.0.1:0")
         elif workers not in (None, _service.workers):
             raise wrong(
                 "workers",
@@ -165,20 +174,54 @@ def local_address(workers: int | None = None) -> str:
         return _service.address
 
 
+def start_local_workers(
+    service: str, workers: int | str, token: str | None, tls: Mapping[str, object]
+) -> None:
+    """Starts workers on this host for a service, unless this process has some for it. workers: their number,
+    or "auto".
+    """
+    if workers != "auto":
+        workers = integer("local_workers", workers, 0, MAX_WORKERS, f'"auto", or 0 to {MAX_WORKERS}')
+    if workers == 0:
+        return
+    words = ["--dispatcher", service, "--nice", "5"]
+    if workers != "auto":
+        words += ["--threads", str(workers)]
+    for name, path in tls.items():
+        if path is not None:
+            words += ["--" + name.replace("_", "-"), os.fsdecode(path)]  # type: ignore[arg-type]
+    with _lock:
+        running = _workers.get(service)
+        if running is not None and not running.runs():
+            running.end()
+            running = None
+        if running is None:
+            _workers[service] = Service("the local workers", workers, *words, token=token)
+        elif workers != running.workers:
+            raise wrong(
+                "local_workers",
+                workers,
+                f"{running.workers!r}, with which this process already started its workers for this service",
+            )
+
+
 def _end() -> None:
     global _service
     with _lock:
-        service, _service = _service, None
-    if service is not None:
+        services = [*([] if _service is None else [_service]), *_workers.values()]
+        _service = None
+        _workers.clear()
+    for service in services:
         service.end()
 
 
 def _forget() -> None:
     global _service, _lock
     _lock = threading.Lock()
-    if _service is not None:
-        _service.forget()
-        _service = None
+    for service in [*([] if _service is None else [_service]), *_workers.values()]:
+        service.forget()
+    _service = None
+    _workers.clear()
 
 
 atexit.register(_end)

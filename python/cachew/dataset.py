@@ -565,6 +565,10 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
             which batch. "auto": where few bytes cross the network. Or an operator, by its number, from 0, or
             by its name, if it occurs once
 
+        local_workers: number of workers that this process starts for the service on this host (default 0),
+            each with one compute thread and low priority. "auto": one for each CPU that is idle now. They
+            may serve all ranks of all jobs, and end with this process
+
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
         if service is None:

@@ -86,7 +86,7 @@ def loader(
 
     service: the service that computes the batches, with all other options of Dataset.distribute: job,
         transport, token, open_timeout_s, order, guarantee, tls_ca, tls_cert, tls_key, workers,
-        cut
+        cut, local_workers
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")

@@ -115,9 +115,40 @@ static unsigned cpus_of(pid_t pid)
     return CW_MAX(n, 1);
 }
 
+#define IDLE_NS 200000000 /* ns over which cw_idle_cpus measures */
+
 unsigned cw_cpu_budget(void)
 {
     return cpus_of(0);
+}
+
+/* Sets the ticks of all CPUs since boot, and those in which they were idle. */
+static bool cpu_ticks(uint64_t *ret_all, uint64_t *ret_idle)
+{
+    char line[512], *at = line + strlen("cpu");
+    if (cw_read_line("/proc/stat", line, sizeof(line)) < 0 || strncmp(line, "cpu ", 4) != 0)
+        return false;
+    *ret_all = *ret_idle = 0;
+    for (unsigned i = 0; i < 8; i++) { /* user, nice, system, idle, iowait, irq, softirq, steal */
+        uint64_t n = strtoull(at, &at, 10);
+        *ret_all += n;
+        *ret_idle += i == 3 || i == 4 ? n : 0;
+    }
+    return true;
+}
+
+unsigned cw_idle_cpus(void)
+{
+    uint64_t all[2], idle[2];
+    if (!cpu_ticks(&all[0], &idle[0]))
+        return 0;
+    nanosleep(&(struct timespec){.tv_nsec = IDLE_NS}, NULL);
+    if (!cpu_ticks(&all[1], &idle[1]) || all[1] <= all[0])
+        return 0;
+    double part = (double)(idle[1] - idle[0]) / (double)(all[1] - all[0]);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    /* half a CPU more, because ticks are counted coarsely */
+    return CW_MIN((unsigned)(part * (double)online + 0.5), cw_cpu_budget());
 }
 
 /* Returns the smallest value that `parse` gets from the files of the memory controller's limits. */

@@ -10,6 +10,10 @@ int cw_read_line(const char *path, char *buf, size_t size);
 /* Returns the number of CPUs that this process may use, as a whole number, at least 1. */
 unsigned cw_cpu_budget(void);
 
+/* Returns how many of the CPUs that this process may use are idle at the moment, rounded. Measures for 0.2 s;
+ * 0: none, or not known. */
+unsigned cw_idle_cpus(void);
+
 /* The part of the host that this process takes by default. Where a launcher (torchrun, an MPI, srun) started
  * several ranks of a training run on this host, each rank takes an equal part. */
 struct cw_rank_share {

@@ -318,6 +318,7 @@ static int run_main(int argc, char **argv, struct cw_error *err)
     int code = run_finish(&x, r, ended_by, err);
     fflush(stdout); /* closing the pipeline may wait for storage */
     cli_pipeline_deinit(&x.common);
+    cli_remote_end(&x.remote);
     late = (struct cw_error){0};
     if (cw_trace_close(x.remote.tracing, &late) < 0) {
         cli_note(NULL, late.message);

@@ -2,15 +2,18 @@
 #include "cli/run_remote.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/macro.h"
 #include "base/patience.h"
+#include "cli/child.h"
 #include "remote/remote.h"
 
 const char *const cli_guarantees[] = {"exactly-once", "at-most-once", NULL}, *const cli_transports[] = {
@@ -27,20 +30,39 @@ void cli_note(void *unused CW_UNUSED, const char *text)
     fprintf(stderr, "cachew: %s\n", text);
 }
 
+#define LOCAL_MOST 256 /* most workers of --local-workers */
+
 static int remote_needs_service(const char *option, const char *value, const char *why, struct cw_error *err)
 {
     return value ? cw_error_set(err, CW_E_OPTION, "--%s %s needs --service%s", option, value, why) : 0;
 }
 
+static int remote_check_local_workers(const struct cli_remote *x, struct cw_error *err)
+{
+    const char *given = x->local_workers;
+    char *end = "";
+    unsigned long n = given && strcmp(given, "auto") != 0 ? strtoul(given, &end, 10) : 0;
+    if (!given || (!*end && n <= LOCAL_MOST && (*given == 'a' || (*given >= '0' && *given <= '9'))))
+        return 0;
+    return cw_error_value(err, CW_E_OPTION, "local-workers", given, "an integer from 0 to 256, or auto",
+                          "--local-workers %.40s: expected an integer from 0 to %d, or auto", given,
+                          LOCAL_MOST);
+}
+
 int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct cw_error *err)
 {
+    int r = remote_check_local_workers(x, err);
+    if (r < 0)
+        return r;
     if (x->service)
         return cache_dir ? cw_error_set(err, CW_E_OPTION,
                                         "--cache-dir %s can't be used with --service: the workers of the "
                                         "service compute the elements, so give --cache-dir to them",
                                         cache_dir)
                          : 0;
-    int r = remote_needs_service("sharding", x->sharding, "", err);
+    r = remote_needs_service("sharding", x->sharding, "", err);
+    if (r >= 0)
+        r = remote_needs_service("local-workers", x->local_workers, "", err);
     if (r >= 0)
         r = remote_needs_service("cut", x->cut, "; without a service, this process runs all operators", err);
     return r < 0 ? r
@@ -89,6 +111,42 @@ static int remote_job_name(const struct cli_remote *x, const struct cli_ranks *r
     return cw_error_nomem(err, 0, "a name");
 }
 
+/* A worker has little to finish when the only client that waits for it has ended. */
+#define LOCAL_DRAIN_S "1"
+#define LOCAL_NICE "5" /* niceness of local workers: the training process gets CPUs first */
+
+/* Starts the workers of --local-workers, as a process `cachew up --dispatcher`, which ends when this one
+ * does, for whatever reason. */
+static int remote_start_workers(struct cli_remote *x, struct cw_error *err)
+{
+    const struct cli_credentials *c = &x->credentials;
+    const struct cli_log log = {.role = "run"};
+    const char *argv[32] = {"cachew", "up"},
+               *threads = strcmp(x->local_workers, "auto") ? x->local_workers : NULL;
+    size_t n = 2;
+    json_auto_t *ready = NULL;
+    const char *given[][2] = {{"--dispatcher", x->service}, {"--workers", x->local_workers},
+                              {"--threads", threads},       {"--drain-timeout", LOCAL_DRAIN_S},
+                              {"--nice", LOCAL_NICE},       {"--token-file", c->token_file},
+                              {"--tls-ca", c->ca},          {"--tls-cert", c->cert},
+                              {"--tls-key", c->key}};
+    for (size_t i = 0; i < CW_COUNT_OF(given); i++)
+        if (given[i][1]) {
+            argv[n++] = given[i][0];
+            argv[n++] = given[i][1];
+        }
+    return cli_child_start(argv, &log, &x->local, &ready, err);
+}
+
+void cli_remote_end(struct cli_remote *x)
+{
+    if (!x->local)
+        return;
+    kill(x->local, SIGTERM);
+    waitpid(x->local, NULL, 0);
+    x->local = 0;
+}
+
 int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct cli_ranks *ranks,
                     const json_t *state, struct cw_error *err)
 {
@@ -123,6 +181,8 @@ int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct c
     if (!ranks->order) /* ranges that are lost leave gaps, so at-most-once has no exact order */
         o.unordered = o.at_most_once;
     r = cli_credentials_connect(&x->credentials, &o.tls, err);
+    if (r >= 0 && x->local_workers && strcmp(x->local_workers, "0") != 0)
+        r = remote_start_workers(x, err);
     if (r >= 0)
         r = cw_local_remote(&c->local, &o, state, err);
     cw_tls_unref(o.tls);

@@ -14,11 +14,12 @@ bool cli_ranks_unordered(const struct cli_ranks *ranks);
 
 struct cli_remote {
     /* options; NULL: not given */
-    const char *service, *job, *sharding, *guarantee, *transport, *cut, *trace;
+    const char *service, *job, *sharding, *guarantee, *transport, *cut, *local_workers, *trace;
     uint64_t credits; /* batches to request in advance; 0: chosen by the size of batches */
     struct cli_credentials credentials;
     /* while it runs */
     struct cw_trace *tracing;
+    pid_t local; /* the process that runs the workers of --local-workers; 0: none */
 };
 
 #define CLI_REMOTE_OPTIONS(x) \
@@ -58,6 +59,10 @@ struct cli_remote {
          "(default: workers run all), client (workers run as few as possible), auto (where few bytes cross " \
          "the " \
          "network), or an operator, by its number, counted from 0, or by its name"}, \
+        {"local-workers", CLI_TEXT, &(x)->local_workers, "N", \
+         "with --service, start N workers for it on this host, each with one compute thread, which end " \
+         "with " \
+         "this process; auto: one for each CPU that is idle now"}, \
         CLI_CONNECT_OPTIONS(&(x)->credentials), \
         {"trace", CLI_TEXT, &(x)->trace, "FILE", \
          "with --service, write to FILE at what times batches were requested, received and delivered " \
@@ -66,10 +71,13 @@ extern const char *const cli_guarantees[], *const cli_transports[];
 
 /* CW_E_OPTION: an option was given that needs --service, or one (cache_dir) that can't be used with it. */
 int cli_remote_check(const struct cli_remote *x, const char *cache_dir, struct cw_error *err) _must_check_;
-/* Opens the job and its iterator in c->local. */
+/* Starts the local workers, and opens the job and its iterator in c->local. The caller calls cli_remote_end,
+ * also after an error. */
 int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct cli_ranks *ranks,
                     const json_t *state, struct cw_error *err) _must_check_;
 /* Prints to stderr why batches were copied instead of shared in memory, and how many ranges were lost. */
 void cli_remote_report(const struct cw_local *local);
 /* Prints a message to stderr; for callbacks. */
 void cli_note(void *unused, const char *text);
+/* Ends the local workers, and waits until they have ended. */
+void cli_remote_end(struct cli_remote *x);

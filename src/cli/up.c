@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "cli/pool_watch.h"
 #include "cli/scaling.h"
 #include "cli/verb.h"
+#include "net/address.h"
 
 #define MAX_WORKERS 256
 #define POOL "local" /* name of the provisioner's pool */
@@ -39,6 +41,10 @@ struct daemon {
 
 struct up {
     /* options */
+    /* the dispatcher that the workers join; NULL: one is started */
+    const char *dispatcher;
+    const char *workers; /* NULL: not given */
+    uint64_t nice;
     const char *listen, *http, *state_dir, *index_dir, *cache_dir;
     uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
@@ -51,7 +57,8 @@ struct up {
     struct cli_credentials credentials;
     struct cli_log log;
     /* while it runs */
-    /* [0]: the dispatcher; then the workers, or with a policy only the provisioner */
+    /* [0]: the dispatcher, unless the workers join another one; then the workers, or with a policy only the
+       provisioner */
     size_t n_daemons;
     struct daemon daemons[1 + MAX_WORKERS];
     struct cli_pool_watch watch;  /* watches the provisioner */
@@ -188,7 +195,10 @@ static int up_start(struct up *u, size_t i, struct cw_error *err)
         return up_start_dispatcher(u, err);
     if (u->scaling.policy)
         return up_start_provisioner(u, err);
-    command_add(&c, "--dispatcher", u->address, "--name", command_number(&c, "worker-%zu", i - 1), NULL);
+    /* the default name of a worker is unique among all hosts */
+    const char *name = u->dispatcher ? NULL : command_number(&c, "worker-%zu", i - 1);
+    command_add(&c, "--dispatcher", u->address, "--listen", u->dispatcher ? u->listen : NULL, "--name", name,
+                NULL);
     command_add_common(&c, u);
     command_add_worker(&c, u);
     return daemon_start(u, &u->daemons[i], &c, err);
@@ -198,7 +208,9 @@ static int up_start(struct up *u, size_t i, struct cw_error *err)
 
 static void up_print_ready(const struct up *u)
 {
-    json_t *ready = json_copy(u->daemons[0].ready), *workers = json_array();
+    json_t *ready = u->dispatcher ? json_pack("{s:s, s:s}", "role", "workers", "address", u->dispatcher)
+                                  : json_copy(u->daemons[0].ready),
+           *workers = json_array();
     for (size_t i = 1; i < u->n_daemons; i++) {
         const json_t *w = u->daemons[i].ready;
         json_array_append_new(workers,
@@ -209,7 +221,8 @@ static void up_print_ready(const struct up *u)
     json_object_set_new(ready, "workers", workers);
     json_object_set_new(ready, "up", json_integer(getpid()));
     cli_print_ready(ready);
-    if (cli_log_is_json(&u->log)) { /* a program reads the log, so instructions for people are left out */
+    if (cli_log_is_json(&u->log) ||
+        u->dispatcher) { /* a program reads the log, so instructions for people are left out */
         cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "",
                 u->n_workers, u->address);
         return;
@@ -261,7 +274,7 @@ static uint64_t up_restart(struct up *u)
     uint64_t now = cw_now_ns(), next = 0;
     for (size_t i = 0; i < u->n_daemons; i++) {
         struct daemon *d = &u->daemons[i];
-        if (d->pid)
+        if (d->pid || (i == 0 && u->dispatcher))
             continue;
         if (now - d->started_ns < AGE_NS) {
             next = 100;
@@ -358,7 +371,10 @@ static int up_serve(struct up *u, const sigset_t *signals, struct cw_error *err)
     if (e)
         return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
     u->n_daemons = 1 + (u->scaling.policy ? 1 : u->n_workers);
-    r = up_start(u, 0, err);
+    if (!u->dispatcher)
+        r = up_start(u, 0, err);
+    else if (!(u->address = strdup(u->dispatcher)))
+        r = cw_error_nomem(err, 0, "an address");
     if (r >= 0 && u->scaling.policy)
         r = cli_pool_watch_init(&u->watch, u->address, POOL, &u->credentials, err);
     for (size_t i = 1; i < u->n_daemons && r >= 0; i++)
@@ -403,19 +419,64 @@ static int up_check_scaling(struct up *u, struct cw_error *err)
     return 0;
 }
 
+/* Checks --dispatcher and the options that can't be given with it, and sets the default of --listen. */
+static int up_check_dispatcher(struct up *u, struct cw_error *err)
+{
+    struct cw_address address;
+    bool here;
+    const char *odd = u->autoscale ? "autoscale" : u->http ? "http" : u->state_dir ? "state-dir" : NULL;
+    if (!u->dispatcher) {
+        u->listen = u->listen ? u->listen : "127.0.0.1:5050";
+        return 0;
+    }
+    if (odd)
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "--%s is an option of a dispatcher: it can't be given with --dispatcher, for whose "
+            "dispatcher only workers are started",
+            odd);
+    int r = cw_address_parse(u->dispatcher, &address, err);
+    if (r >= 0 && !u->listen) {
+        r = cw_address_is_loopback(&address, &here, err);
+        u->listen = r >= 0 && here ? "127.0.0.1:0" : "0.0.0.0:0";
+    }
+    return r;
+}
+
+/* Sets the number of workers from --workers. */
+static int up_set_workers(struct up *u, struct cw_error *err)
+{
+    char *end;
+    if (strcmp(u->workers, "auto") == 0) {
+        unsigned idle = cw_idle_cpus();
+        u->n_workers = CW_MIN(CW_MAX(idle, 1U), (unsigned)MAX_WORKERS);
+        u->threads = u->threads ? u->threads : u->n_workers;
+        return 0;
+    }
+    u->n_workers = strtoull(u->workers, &end, 10);
+    if (*u->workers >= '0' && *u->workers <= '9' && !*end && u->n_workers >= 1 && u->n_workers <= MAX_WORKERS)
+        return 0;
+    return cw_error_value(err, CW_E_OPTION, "workers", u->workers, "an integer from 1 to 256, or auto",
+                          "--workers %.40s: expected an integer from 1 to %d, or auto", u->workers,
+                          MAX_WORKERS);
+}
+
 static int up_main(int argc, char **argv, struct cw_error *err)
 {
-    struct up u = {.listen = "127.0.0.1:5050",
-                   .n_workers = 1,
+    struct up u = {.n_workers = 1,
                    .drain_s = 30,
                    .minimum = 1,
                    .log = {.role = "up"},
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
-    bool workers_given = false;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &u.n_workers, "N",
-         "run N workers, which share this machine's CPUs (default 1)", .min = 1, .max = MAX_WORKERS,
-         .given = &workers_given},
+        {"workers", CLI_TEXT, &u.workers, "N",
+         "run N workers, which share this machine's CPUs (default 1); auto: one, with one compute thread, "
+         "for "
+         "each CPU that is idle now"},
+        {"dispatcher", CLI_TEXT, &u.dispatcher, "HOST:PORT",
+         "run only workers, for the dispatcher at HOST:PORT"},
+        {"nice", CLI_COUNT, &u.nice, "N",
+         "run with niceness N: other processes get CPUs first (default 0; at most 19)", .max = 19},
         {"autoscale", CLI_FLAG, &u.autoscale, NULL,
          "run as many workers as the jobs need, from --min-workers to --workers (then by default one for "
          "each CPU)"},
@@ -432,7 +493,9 @@ static int up_main(int argc, char **argv, struct cw_error *err)
          "with --autoscale: limit each worker to N CPUs, with a control group (default: no limit)",
          .needs = "autoscale"},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
-         "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
+         "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one); with "
+         "--dispatcher, the workers (default 127.0.0.1:0 if only this host can reach the dispatcher, else "
+         "0.0.0.0:0)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
          "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 over HTTP at this address; each "
          "worker serves its own pages at a free port"},
@@ -471,7 +534,13 @@ static int up_main(int argc, char **argv, struct cw_error *err)
         r = cw_error_set(err, CW_E_OPTION,
                          "--data-root and --plugin are given %zu times together: expected at most %d times",
                          u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
-    if (u.autoscale && !workers_given)
+    if (r == 0)
+        r = up_check_dispatcher(&u, err);
+    if (r == 0 && u.workers)
+        r = up_set_workers(&u, err);
+    if (r == 0 && u.nice && setpriority(PRIO_PROCESS, 0, (int)u.nice) < 0)
+        r = cw_error_errno(err, CW_E_OPTION, errno, "can't set the niceness");
+    if (u.autoscale && !u.workers)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
     if (r == 0)
         r = up_check_scaling(&u, err);
