@@ -8,6 +8,8 @@ from browser import PROGRAM
 from dashboard_answers import enlarge, rows, served
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no browser is there (package chromium-headless-shell)")
+
+
 def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
     """500 jobs, 1,000 workers with caches, 4,096 ranks: what is drawn is bounded, and the rest is a page or
     a word away.

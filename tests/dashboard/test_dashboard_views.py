@@ -235,8 +235,6 @@ def test_what_caches_hold(daemons, cached, page, tmp_path):
         assert 0 < computing["cached_positions"] <= computing["positions"]
 
 
-
-
 def test_what_caches_give(real, page):
     answers = enlarge(real, 1, 1, 1)
     (stream,) = answers["streams"]

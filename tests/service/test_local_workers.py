@@ -20,6 +20,7 @@ def failed(*words):
     return ran.returncode, ran.stderr
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("number", ["2", "auto"])
 def test_a_client_brings_workers(bench, number):
     bench.cluster.start_dispatcher()
