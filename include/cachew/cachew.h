@@ -399,7 +399,9 @@ CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const st
  * NULL) is called before each batch with the elements and bytes that are written so far; it must not call the
  * library. If an earlier call with the same pipeline, data and options was ended before the data were
  * complete, it continues after the last finished file. *ret is a new JSON text: {shards, elements, bytes,
- * set_digest}. Of the options seed, threads, memory, optimize, index_dir and interrupt have an effect. */
+ * set_digest}. Of the options seed, threads, memory, optimize, index_dir and interrupt have an effect. With
+ * options.service its workers write the files, so they must reach path too; then job, the first part of the
+ * job's name, token, transport, open_timeout_s, note and tls_* have an effect as well. */
 CACHEW_API int cachew_pipeline_materialize(const struct cachew_pipeline *p,
                                            const struct cachew_options *options, const char *path,
                                            const char *format, uint64_t shard_bytes,

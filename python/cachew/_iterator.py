@@ -21,6 +21,15 @@ debugger: Debugger | None = None
 """What runs functions in this process, while `cachew.debug` is in use."""
 
 
+def with_address(options: Options) -> Options:
+    """The options with the address of the service "local", which is started if need be."""
+    if options.service != "local":
+        return options
+    from cachew._service import local_address  # only here: its imports take time
+
+    return options._replace(service=local_address())
+
+
 @checked_methods
 class DatasetIterator:
     """The batches of a dataset, one after the other. Threads of the iterator compute them in advance.
@@ -43,10 +52,7 @@ class DatasetIterator:
         self._core = self._open(options)
 
     def _open(self, options: Options) -> _core.Iterator:
-        if options.service == "local":
-            from cachew._service import local_address  # only here: its imports take time
-
-            options = options._replace(service=local_address())
+        options = with_address(options)
         if debugger is not None:
             return debugger.call(lambda: _core.open(self._pipeline, options))
         return _core.open(self._pipeline, options)

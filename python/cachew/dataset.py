@@ -670,6 +670,8 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         memory: int | str | None = None,
         optimize: bool = True,
         index_dir: Path | None = None,
+        service: str | None = None,
+        **service_options: Unpack[ServiceOptions],
     ) -> dict[str, Any]:
         """Computes the elements of epoch 0 and writes them, in their order, to files in the directory
         `path`, which `Dataset.materialized(path)` reads. Batches are taken apart. Returns `{"shards",
@@ -681,12 +683,20 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         shard_bytes: a file ends with the element with which it has so many bytes: 1 << 26 or "64M"
 
         progress: called up to five times a second with the number of elements and of bytes that are written
+
+        service: the address of a service, as for `distribute`: its workers compute the elements and write the
+            files, so they must reach `path` too. Its further keywords are those of `distribute` but order,
+            guarantee, cut and local_workers; `job` is the first part of the job's name
         """
         options = make_options(
             seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir
         )
         size = byte_count("shard_bytes", shard_bytes)
-        pipeline = self._runnable()
+        for name in ("order", "guarantee", "cut", "local_workers"):
+            if (value := service_options.get(name)) is not None:
+                raise wrong(name, value, "None: materialize does not have it")
+        options = _iterator.with_address(with_service(options, service, **service_options))
+        pipeline = self._runnable(service is not None)
 
         def write() -> str:
             return pipeline.materialize(options, path, format, size, progress)

@@ -164,9 +164,8 @@ static int option_delivery(const struct cachew_options *o, struct cw_iterator_op
     return r;
 }
 
-/* Makes l->iterator, whose batches a service computes. */
-static int engine_open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
-                               const json_t *state, struct cw_local *l, struct cw_error *err)
+int cw_api_open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
+                        const json_t *state, struct cw_local *l, struct cw_error *err)
 {
     char anonymous[64];
     const char *own = getenv("CACHEW_TOKEN");
@@ -263,7 +262,7 @@ static int engine_open(const struct cachew_pipeline *p, const struct cachew_opti
         if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0)
             cw_mixing_each(l->sequence, engine_note_mixing, (void *)(uintptr_t)o);
         if (r >= 0)
-            r = o->service ? engine_open_service(o, &options, state, l, err)
+            r = o->service ? cw_api_open_service(o, &options, state, l, err)
                            : cw_local_iterate(l, &options, state, err);
     }
     json_decref(state);

@@ -26,6 +26,9 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
  * calls cw_local_deinit on l, also after an error. */
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                 unsigned *ret_threads, struct cw_error *err) _must_check_;
+/* Makes l->iterator over the service of the options. */
+int cw_api_open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
+                        const json_t *state, struct cw_local *l, struct cw_error *err) _must_check_;
 
 /* A session (struct cw_local of session/local.h: it runs the pipeline in this process) with a count of
  * references. The iterator and each of its batches hold one, because batches lie in the session's memory. */

@@ -21,6 +21,22 @@ static int materialize_progress(void *arg, struct cw_local *l CW_UNUSED, uint64_
     return 0;
 }
 
+/* cw_materialize_options.connect */
+static int materialize_connect(void *arg, struct cw_local *l, const char *run, const json_t *state,
+                               struct cw_error *err)
+{
+    struct cachew_options o = *(const struct cachew_options *)arg;
+    const struct cw_iterator_options iterate = {.seed = (uint64_t)o.seed, .epochs = 1, .world_size = 1};
+    _cleanup_free_ char *job = cw_materialize_job(o.job, run);
+    if (!job)
+        return cw_error_nomem(err, 0, "a name");
+    o.job = job;
+    o.rank = 0;
+    o.world_size = 1;
+    o.cut = NULL;
+    return cw_api_open_service(&o, &iterate, state, l, err);
+}
+
 static int materialize_format(const char *name, enum cw_shard_format *ret, struct cw_error *err)
 {
     for (*ret = 0; *ret < CW_N_SHARD_FORMATS; ++*ret)
@@ -58,6 +74,9 @@ int cachew_pipeline_materialize(const struct cachew_pipeline *p, const struct ca
                                                       .more_threads = !o.threads,
                                                       .memory = o.memory ? o.memory : share.memory,
                                                       .optimize = o.optimize != 0};
+        m.connect = o.service ? materialize_connect : NULL;
+        o.seed = (int64_t)m.iterate.seed;
+        m.connect_arg = &o;
         r = cw_materialize(&l, &m, &result, &e);
     }
     if (r >= 0 && !(*ret = json_dumps(result, JSON_COMPACT)))

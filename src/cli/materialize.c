@@ -69,11 +69,9 @@ static int materialize_connect(void *arg, struct cw_local *l CW_UNUSED, const ch
     struct materialize *x = arg;
     const struct cli_ranks alone = {.epochs = 1, .world_size = 1};
     struct cli_remote remote = x->remote;
-    _cleanup_free_ char *job = NULL;
-    if (asprintf(&job, "%s-%.12s", x->remote.job ? x->remote.job : "materialize", run) < 0) {
-        job = NULL;
+    _cleanup_free_ char *job = cw_materialize_job(x->remote.job, run);
+    if (!job)
         return cw_error_nomem(err, 0, "a name");
-    }
     remote.job = job;
     return cli_remote_open(&remote, &x->common, &alone, state, err);
 }

@@ -30,6 +30,8 @@ struct cw_materialize_options {
  * computed. After an error, the same call goes on. */
 int cw_materialize(struct cw_local *l, const struct cw_materialize_options *o, json_t **ret,
                    struct cw_error *err) _must_check_;
+/* Returns the name of the job of a service's run, new; NULL: out of memory. name: its first part, or NULL. */
+char *cw_materialize_job(const char *name, const char *run);
 /* Checks a materialised directory: that it holds the shards of its manifest and no other file, with their
  * checksums, and that the elements that are read back have the manifest's set_digest. *ret is as that of
  * cw_materialize. Of the options dir, format and shard_bytes are not used; l must be zeroed. */

@@ -43,6 +43,12 @@ static void serve_name(char run[CW_SHARD_RUN])
     cw_hash128_print(random, run);
 }
 
+char *cw_materialize_job(const char *name, const char *run)
+{
+    char *job;
+    return asprintf(&job, "%s-%.12s", name ? name : "materialize", run) < 0 ? NULL : job;
+}
+
 /* Compiles the pipeline of the job. */
 static int serve_compile(struct cw_materializer *m, struct cw_error *err)
 {

@@ -132,3 +132,27 @@ def test_a_wait_that_is_no_time(tmp_path):
     for wrong in "long", -1, None:
         with pytest.raises((cachew.OptionError, TypeError, cachew.PipelineError), match="wait"):
             cachew.Dataset.materialized(tmp_path, wait=wrong)
+
+
+def test_the_workers_of_a_service_write(tmp_path):
+    offset = 5
+    ds = cachew.Dataset.range(500).map(lambda e: {"value": e["value"] + offset}, outputs={"value": "int64"})
+    seen = []
+    done = ds.shuffle().materialize(
+        tmp_path / "out", seed=3, service="local", progress=lambda *now: seen.append(now)
+    )
+    assert done == ds.shuffle().materialize(tmp_path / "out", seed=3, service="local") and seen
+    assert done["elements"] == 500 and done["shards"] > 8
+    here = ds.shuffle().materialize(tmp_path / "here", seed=3)
+    assert done["set_digest"] == here["set_digest"]
+    assert rows(cachew.Dataset.materialized(tmp_path / "out")) == rows(
+        cachew.Dataset.materialized(tmp_path / "here")
+    )
+    for wrong in {"order": "any"}, {"cut": 0}, {"local_workers": 1}:
+        with pytest.raises(cachew.OptionError, match="None: materialize does not have it"):
+            ds.materialize(tmp_path / "other", service="local", **wrong)
+    with pytest.raises(cachew.OptionError, match="a service too"):
+        ds.materialize(tmp_path / "other", job="job")
+    arrays = cachew.Dataset.arrays({"value": np.arange(5)})
+    with pytest.raises(cachew.PipelineError, match="memory of"):
+        arrays.materialize(tmp_path / "other", service="local")
