@@ -64,6 +64,8 @@ struct cw_expansion { /* the rows by which an operator replaces the rows of a bl
     struct cw_column *columns; /* by value number */
 };
 
+struct cw_memo; /* storage/memo.h */
+
 struct cw_block {
     size_t n;                  /* number of rows */
     uint8_t *status;           /* by row: enum cw_row_status */
@@ -84,6 +86,7 @@ struct cw_block {
     struct cw_arena *arena;
     struct cw_fault *faults;        /* a list */
     struct cw_expansion *expansion; /* set by an operator; the engine applies it and sets it to NULL */
+    struct cw_memo *memo;           /* what operators remember of their inputs; NULL: nothing */
     int (*cancelled)(void *);       /* non-zero: stop soon; for operators that wait */
     void *cancel_arg;
 };

@@ -1,8 +1,10 @@
 /* Builds the tree of a pipeline: opens its sources, calls its index operators in turn, and sets the sizes of
  * windows and pieces. One thread calls this when a pipeline is opened. */
 #include "dataset/orders.h"
+#include "storage/memo.h"
 
-#define STREAM_POSITIONS UINT64_C(64) /* elements that are taken from a stream without shuffle at a time */
+#define MEMO_BYTES (UINT64_C(1) << 30) /* most bytes of the memo: about 700,000 photographs' entry points */
+#define STREAM_POSITIONS UINT64_C(64)  /* elements that are taken from a stream without shuffle at a time */
 #define LIMIT_POSITIONS (UINT64_C(1) << 20)      /* positions of a window, and of a piece, at most */
 #define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20)  /* source bytes of a window, and of a piece, at most */
 #define PIECE_OUTPUT_BYTES (UINT64_C(128) << 20) /* bytes of the outputs of a piece, at most */
@@ -264,7 +266,10 @@ int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, str
 {
     struct cw_sequence *s = sequence_new(c, c->n_programs, err);
     struct cw_seq_build b = {.sequence = s, .env = env, .err = err};
-    return s ? sequence_finish(s, cw_seq_build_chain(&b, &c->pipeline->chain, &s->root), ret) : CW_E_MEMORY;
+    int r = s ? cw_seq_build_chain(&b, &c->pipeline->chain, &s->root) : CW_E_MEMORY;
+    if (r >= 0 && env->index_dir)
+        r = cw_memo_new(env->index_dir, "entry-points", MEMO_BYTES, &s->memo, err);
+    return s ? sequence_finish(s, r, ret) : r;
 }
 
 int cw_seq_open_chains(struct cw_seq_build *b, const struct cw_chain *chains, size_t n,
@@ -295,6 +300,7 @@ struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
     free(s->sources);
     free(s->stream_draw.salt);
     free(s->enumerates);
+    cw_memo_free(s->memo);
     free(s);
     return NULL;
 }

@@ -54,8 +54,10 @@ struct cw_sequence {
      * `pack` (see sequence.c) */
     uint64_t piece_size;
     uint64_t snapshot; /* hash of the sources' snapshots */
-    bool needs_load;   /* a source can't be read from an arbitrary record on */
-    bool by_chunk;     /* a shuffle is by chunk */
+    /* what operators remember of their inputs, in the index directory; NULL: there is none. Owned */
+    struct cw_memo *memo;
+    bool needs_load; /* a source can't be read from an arbitrary record on */
+    bool by_chunk;   /* a shuffle is by chunk */
     unsigned n_shuffles;
     struct cw_enumerate *enumerates; /* owned */
     unsigned n_enumerates;

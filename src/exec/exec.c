@@ -99,6 +99,7 @@ static int exec_prepare_block(struct cw_exec *x, const struct cw_program *g, siz
     c->n = n;
     c->arena = &x->arena;
     c->keys = x->epoch->keys;
+    c->memo = x->env->sequence->memo;
     c->cancelled = x->cancelled;
     c->cancel_arg = x->cancel_arg;
     c->all_ok = true;

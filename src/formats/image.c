@@ -173,7 +173,7 @@ int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struc
     p.stride = p.bytes;
     p.dst = cw_arena_alloc(arena, p.stride * (size_t)rect.h, err);
     int r = p.dst ? image_run(im, &rect, &file_needed, &rows, arena, err) : err ? err->status : CW_E_MEMORY;
-    if (r >= 0)
+    if (r == 0)
         image_turn(im, dst, stride, &rect, p.dst);
     cw_arena_release(arena, mark);
     return r;
@@ -191,7 +191,7 @@ int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const 
     if (!pixels)
         return err ? err->status : CW_E_MEMORY;
     int r = cw_image_decode(im, want, needed, pixels, stride, arena, err);
-    for (int64_t y = 0; y < want->h && r >= 0; y++)
+    for (int64_t y = 0; y < want->h && r == 0; y++)
         rows->put(rows->arg, y, pixels + (size_t)y * stride);
     cw_arena_release(arena, mark);
     return r;

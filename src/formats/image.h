@@ -22,6 +22,7 @@ struct cw_image_options {
 };
 
 struct cw_image_codec;
+struct cw_memo; /* storage/memo.h */
 
 struct cw_image {
     const struct cw_image_codec *codec; /* NULL: closed */
@@ -35,6 +36,10 @@ struct cw_image {
     struct cw_image_options options;
     const uint8_t *data;
     size_t size;
+    /* Set by the caller after cw_image_open: where the entry points of JPEGs are kept (image_jpeg_points.h).
+     * NULL: nowhere. memo_wrong: what it holds for this image is wrong, and is to be replaced */
+    struct cw_memo *memo;
+    bool memo_wrong;
     _Alignas(16) uint8_t state[2048]; /* the codec's */
 };
 
@@ -47,7 +52,8 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
  * May be called once after cw_image_open. `needed` (NULL: all) is the part of the image in which damage is an
  * error; it need not contain `want`. Both rectangles are in the coordinates of the image as delivered.
  * Scratch memory comes from the arena and is released again; memory that the libraries allocate is charged to
- * the arena during the call. CW_E_RECORD, CW_E_MEMORY, CW_E_BUDGET: the content of dst is undefined. */
+ * the arena during the call. CW_E_RECORD, CW_E_MEMORY, CW_E_BUDGET: the content of dst is undefined. 1: so it
+ * is too, because im->memo gave wrong entry points; the caller decodes once more, with memo_wrong set. */
 int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, void *dst,
                     size_t stride, struct cw_arena *arena, struct cw_error *err) _must_check_;
 
@@ -59,7 +65,7 @@ struct cw_image_rows {
 };
 
 /* Like cw_image_decode, but passes each row to rows->put as soon as it is decoded, while it is in the CPU's
- * cache. After a failure put is not called any more. */
+ * cache. After a failure, or the result 1, put is not called any more. */
 int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
                          const struct cw_image_rows *rows, struct cw_arena *arena,
                          struct cw_error *err) _must_check_;

@@ -15,6 +15,8 @@
 
 #include "formats/image_codec.h"
 #include "formats/image_jpeg_entropy.h"
+#include "formats/image_jpeg_points.h"
+#include "storage/memo.h"
 
 /* limit of scans: a progressive photograph has about 10; each scan costs a pass over the image */
 #define MAX_SCANS 500
@@ -24,6 +26,8 @@
     8 /* rows of the strip begin at odd multiples of 8: those on a multiple of 16 or 32 libjpeg-turbo writes \
          around the cache */
 #define STRIP_BYTES(j) CW_ALIGN_UP((j)->strip_stride *STRIP_ROWS + STRIP_OFFSET, 64)
+#define ENTROPY_BYTES CW_ALIGN_UP(cw_jpeg_entropy_bytes(), 64)
+#define POINTS_LEAST 4096       /* bytes of a file for which entry points pay */
 #define FIXED_BYTES (96u << 10) /* bytes that a decompressor allocates for any image, rounded up */
 
 struct jpeg_reader {
@@ -36,7 +40,13 @@ struct jpeg_reader {
     int64_t last_needed; /* the last iMCU row (row of blocks) whose damage counts; -1: none */
     size_t strip_stride; /* bytes of a row of the strip */
     void *entropy; /* state of the decoder in image_jpeg_entropy.c; NULL: libjpeg decodes Huffman codes */
-    int status;    /* status of the failure */
+    /* the table of entry points, CW_JPEG_POINTS_BUFFER bytes, and how many of them the memo had; NULL: none
+     * is used or made */
+    uint8_t *table;
+    size_t table_size;
+    bool warned; /* a warning came while reading */
+    struct cw_jpeg_points points;
+    int status; /* status of the failure */
     char text[JMSG_LENGTH_MAX + 64];
 };
 
@@ -59,8 +69,11 @@ static _Noreturn void jpeg_fail(j_common_ptr c)
 static void jpeg_message(j_common_ptr c, int level)
 {
     struct jpeg_reader *j = (struct jpeg_reader *)(void *)c;
-    if (level >= 0 || !j->reading || (int64_t)j->d.input_iMCU_row > j->last_needed)
-        return; /* a trace message, or a warning that does not count */
+    if (level >= 0 || !j->reading)
+        return; /* a trace message, or a warning about the headers */
+    j->warned = true;
+    if ((int64_t)j->d.input_iMCU_row > j->last_needed)
+        return;
     j->status = CW_E_RECORD;
     char text[JMSG_LENGTH_MAX];
     c->err->format_message(c, text);
@@ -246,7 +259,16 @@ static void jpeg_read_rows(struct jpeg_reader *j, const struct cw_image_job *job
     }
 }
 
-static int jpeg_decode_guarded(struct jpeg_reader *j, const struct cw_image_job *job)
+static boolean jpeg_decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
+{
+    struct jpeg_reader *j = (struct jpeg_reader *)(void *)d;
+    if (cw_jpeg_points_mcu(&j->points, d, blocks))
+        return TRUE;
+    j->status = 1;
+    longjmp(j->jump, 1);
+}
+
+static int jpeg_decode_guarded(struct jpeg_reader *j, size_t size, const struct cw_image_job *job)
 {
     struct jpeg_decompress_struct *d = &j->d;
     if (setjmp(j->jump))
@@ -262,6 +284,10 @@ static int jpeg_decode_guarded(struct jpeg_reader *j, const struct cw_image_job 
     }
     if (j->entropy)
         cw_jpeg_entropy_install(d, j->entropy, left, width);
+    if (j->table) { /* jpeg_decode_mcu decodes, with the decoder that is installed */
+        cw_jpeg_points_begin(&j->points, d, size, left, width, j->table, j->table_size);
+        cw_jpeg_entropy_set(d, jpeg_decode_mcu);
+    }
     JSAMPROW row = job->scratch + STRIP_OFFSET;
     if (exact && job->want.y > 0)
         jpeg_skip_scanlines(d, (JDIMENSION)job->want.y);
@@ -269,9 +295,30 @@ static int jpeg_decode_guarded(struct jpeg_reader *j, const struct cw_image_job 
         jpeg_read_scanlines(d, &row, 1);
     jpeg_read_rows(j, job, row, left);
     /* the remaining needed rows are read only to detect damage */
-    while (d->output_scanline < d->output_height && (int64_t)d->input_iMCU_row <= j->last_needed)
+    bool undamaged = j->table && cw_jpeg_points_cover(&j->points, j->last_needed + 1);
+    while (!undamaged && d->output_scanline < d->output_height &&
+           (int64_t)d->input_iMCU_row <= j->last_needed)
         jpeg_read_scanlines(d, &row, 1);
     return 0;
+}
+
+/* Returns whether entry points let the decoder skip MCUs that the wanted rectangle does not need. */
+static bool jpeg_uses_points(const struct cw_image *im, const struct cw_image_job *job)
+{
+    const struct jpeg_decompress_struct *d = &((const struct jpeg_reader *)(const void *)im->state)->d;
+    int64_t row = d->max_v_samp_factor * DCTSIZE, column = d->max_h_samp_factor * DCTSIZE;
+    return im->memo && im->size >= POINTS_LEAST && !d->restart_interval && cw_jpeg_entropy_fits(d) &&
+           jpeg_region_is_exact(d) && (job->want.y >= 2 * row || job->want.w + 4 * column <= im->file_width);
+}
+
+/* Looks up the entry points of the image; key: of its bytes. */
+static void jpeg_find_points(struct cw_image *im, struct cw_hash128 *ret_key)
+{
+    struct jpeg_reader *j = jpeg_reader_of(im);
+    XXH128_hash_t h = XXH3_128bits(im->data, im->size);
+    *ret_key = (struct cw_hash128){.lo = h.low64, .hi = h.high64};
+    if (!im->memo_wrong && cw_memo_get(im->memo, *ret_key, j->table, &j->table_size) == CW_MEMO_UNKNOWN)
+        j->table = NULL;
 }
 
 static void jpeg_plan(struct cw_image *im, struct cw_image_job *job)
@@ -285,14 +332,24 @@ static void jpeg_plan(struct cw_image *im, struct cw_image_job *job)
     j->d.progress = &j->progress;
     j->strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job->convert.from + job->rows->slack, 64);
     job->library_bytes = jpeg_decode_bytes(&j->d);
-    job->scratch_bytes = STRIP_BYTES(j) + (cw_jpeg_entropy_fits(&j->d) ? cw_jpeg_entropy_bytes() : 0);
+    job->scratch_bytes = STRIP_BYTES(j) + (cw_jpeg_entropy_fits(&j->d) ? ENTROPY_BYTES : 0) +
+                         (jpeg_uses_points(im, job) ? CW_JPEG_POINTS_BUFFER : 0);
 }
 
 static int jpeg_decode(struct cw_image *im, const struct cw_image_job *job, struct cw_error *err)
 {
     struct jpeg_reader *j = jpeg_reader_of(im);
     j->entropy = cw_jpeg_entropy_fits(&j->d) ? job->scratch + STRIP_BYTES(j) : NULL;
-    int r = jpeg_decode_guarded(j, job);
+    struct cw_hash128 key = {0};
+    j->table = jpeg_uses_points(im, job) ? job->scratch + STRIP_BYTES(j) + ENTROPY_BYTES : NULL;
+    if (j->table)
+        jpeg_find_points(im, &key);
+    int r = jpeg_decode_guarded(j, im->size, job);
+    if (r < 0 && r != CW_E_MEMORY && j->table_size)
+        r = 1; /* the table may be the reason */
+    size_t size = r == 0 && j->table && !j->warned ? cw_jpeg_points_end(&j->points) : 0;
+    if (size)
+        cw_memo_put(im->memo, key, j->table, size);
     if (r < 0)
         cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
     jpeg_abort_decompress(&j->d); /* frees what it allocated for this image */

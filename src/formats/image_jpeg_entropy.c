@@ -23,6 +23,7 @@
 
 /* bytes: small compared with the CPU's caches, large enough to search for 0xFF at little cost */
 #define CHUNK 4096
+#define BEFORE 8 /* bytes of the chunk before the unread ones: the bits that are held begin there */
 #define INLINE inline __attribute__((always_inline))
 
 struct bits {
@@ -47,7 +48,13 @@ struct entropy {
     const uint8_t *file, *end; /* the compressed data that are not in the chunk yet */
     const uint8_t *data_end;   /* the end of the file */
     size_t zeros;              /* zero bytes that were added after the end of the data */
-    uint8_t chunk[CHUNK];      /* compressed data as they were before 0xFF became 0xFF 0 */
+    /* Where the chunk lies in the file: */
+    const uint8_t *start;       /* the first compressed byte */
+    int64_t chunk_at;           /* offset of chunk[0] from start */
+    bool unplaced;              /* fill bytes were left out, so offsets are not known */
+    unsigned n_stuffed, passed; /* number of `stuffed`; those before the place that was requested last */
+    uint16_t stuffed[CHUNK];    /* offsets in the chunk of bytes that are two in the file (0xFF 0) */
+    uint8_t chunk[CHUNK];       /* compressed data as they were before 0xFF became 0xFF 0 */
     /* last in the struct: unused tables are never touched */
     struct cw_jpeg_codes dc_codes[NUM_HUFF_TBLS];
     struct cw_jpeg_ac ac[NUM_HUFF_TBLS];
@@ -64,12 +71,26 @@ static const uint8_t natural[62 + 2 * CW_JPEG_BLOCK_ENDS + 1] = {
 
 /* ---- bits ---- */
 
-/* Moves the unread bytes, from p on, to the start of the chunk and fills the rest. A marker ends the data;
- * zeros follow. Returns the place of the unread bytes. */
+/* Drops the first n bytes of the chunk. */
+static void drop_bytes(struct entropy *e, size_t n)
+{
+    unsigned gone = 0;
+    while (gone < e->n_stuffed && e->stuffed[gone] < n)
+        gone++;
+    e->chunk_at += (int64_t)n + gone;
+    e->n_stuffed -= gone;
+    e->passed = 0;
+    for (unsigned i = 0; i < e->n_stuffed; i++)
+        e->stuffed[i] = (uint16_t)(e->stuffed[i + gone] - n);
+}
+
+/* Moves the unread bytes, from p on, and BEFORE bytes before them to the start of the chunk and fills the
+ * rest. A marker ends the data; zeros follow. Returns the place of the unread bytes. */
 static __attribute__((noinline)) const uint8_t *next_chunk(struct entropy *e, const uint8_t *p)
 {
-    size_t n = (size_t)(e->chunk + CHUNK - p);
-    memmove(e->chunk, p, n);
+    size_t n = (size_t)(e->chunk + CHUNK - p) + BEFORE;
+    drop_bytes(e, CHUNK - n);
+    memmove(e->chunk, p - BEFORE, n);
     while (n < CHUNK) {
         size_t most = CW_MIN(CHUNK - n, (size_t)(e->end - e->file));
         const uint8_t *ff = memchr(e->file, 0xFF, most), *to = ff ? ff : e->file + most;
@@ -81,6 +102,8 @@ static __attribute__((noinline)) const uint8_t *next_chunk(struct entropy *e, co
         while (to < e->end && *to == 0xFF) /* fill bytes may precede a marker */
             to++;
         if (to < e->end && *to == 0) {
+            e->unplaced |= to > e->file + 1;
+            e->stuffed[e->n_stuffed++] = (uint16_t)n;
             e->chunk[n++] = 0xFF;
             e->file = to + 1;
         } else {
@@ -89,7 +112,7 @@ static __attribute__((noinline)) const uint8_t *next_chunk(struct entropy *e, co
             n = CHUNK;
         }
     }
-    return e->chunk;
+    return e->chunk + BEFORE;
 }
 
 /* Refills the bits, so that at least 56 are valid. */
@@ -265,6 +288,43 @@ static boolean entropy_decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
     return TRUE;
 }
 
+/* ---- places ---- */
+
+bool cw_jpeg_entropy_place(void *state, struct cw_jpeg_place *ret)
+{
+    struct entropy *e = state;
+    int64_t bit = 8 * (int64_t)(e->bits.p - e->chunk) - (int64_t)e->bits.count, byte = bit >> 3;
+    while (e->passed < e->n_stuffed && e->stuffed[e->passed] < byte)
+        e->passed++;
+    ret->bit = (uint64_t)(e->chunk_at + byte + e->passed) << 3 | (uint64_t)(bit & 7);
+    memcpy(ret->dc, e->dc, sizeof(ret->dc));
+    return !e->over && !e->unplaced;
+}
+
+/* Goes on reading at a byte of the file. */
+static void read_from(struct entropy *e, const uint8_t *at)
+{
+    e->file = at;
+    e->chunk_at = at - e->start - CHUNK;
+    e->n_stuffed = e->passed = 0;
+    e->zeros = 0;
+    e->bits = (struct bits){.p = e->chunk + CHUNK};
+}
+
+bool cw_jpeg_entropy_seek(void *state, const struct cw_jpeg_place *place, JDIMENSION column)
+{
+    struct entropy *e = state;
+    if (place->bit >> 3 >= (uint64_t)(e->end - e->start))
+        return false;
+    read_from(e, e->start + (place->bit >> 3));
+    e->bits = entropy_refill(e, e->bits);
+    e->bits.bits <<= place->bit & 7;
+    e->bits.count -= place->bit & 7;
+    memcpy(e->dc, place->dc, sizeof(e->dc));
+    e->column = column;
+    return true;
+}
+
 /* ---- setting up ---- */
 
 bool cw_jpeg_entropy_fits(const struct jpeg_decompress_struct *d)
@@ -283,11 +343,11 @@ void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIM
 {
     struct entropy *e = state;
     JDIMENSION mcu = (JDIMENSION)(d->comps_in_scan == 1 ? 1 : d->max_h_samp_factor) * DCTSIZE;
-    memset(e, 0, offsetof(struct entropy, chunk));
-    e->bits.p = e->chunk + CHUNK;
-    e->file = d->src->next_input_byte;
-    e->end = e->data_end = e->file + d->src->bytes_in_buffer;
+    memset(e, 0, offsetof(struct entropy, stuffed));
+    e->start = d->src->next_input_byte;
+    e->end = e->data_end = e->start + d->src->bytes_in_buffer;
     e->to_restart = d->restart_interval;
+    read_from(e, e->start);
     e->first = left / mcu;
     e->last = (left + width - 1) / mcu;
     bool made[2][NUM_HUFF_TBLS] = {0};
@@ -304,4 +364,14 @@ void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIM
     }
     d->client_data = e;
     d->entropy->decode_mcu = entropy_decode_mcu;
+}
+
+cw_jpeg_decode_mcu *cw_jpeg_entropy_get(const struct jpeg_decompress_struct *d)
+{
+    return d->entropy->decode_mcu;
+}
+
+void cw_jpeg_entropy_set(struct jpeg_decompress_struct *d, cw_jpeg_decode_mcu *function)
+{
+    d->entropy->decode_mcu = function;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include <jpeglib.h>
@@ -25,3 +26,21 @@ size_t cw_jpeg_entropy_bytes(void) _pure_;
  */
 void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIMENSION left,
                              JDIMENSION width);
+
+/* The function that decodes an MCU, which libjpeg calls. */
+typedef boolean cw_jpeg_decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks);
+cw_jpeg_decode_mcu *cw_jpeg_entropy_get(const struct jpeg_decompress_struct *d) _pure_;
+void cw_jpeg_entropy_set(struct jpeg_decompress_struct *d, cw_jpeg_decode_mcu *function);
+
+/* A place between two MCUs of the compressed data, from which decoding can go on. */
+struct cw_jpeg_place {
+    uint64_t bit; /* where the next MCU begins: bits of the file from the scan's first byte */
+    int32_t dc[MAX_COMPS_IN_SCAN]; /* by component: the DC coefficient of the last block */
+};
+
+/* Sets *ret to the place of the next MCU. False: it is not known, because the data ended before it, or
+ * because bytes were left out that are no data. state: the decoder's, which is installed. */
+bool cw_jpeg_entropy_place(void *state, struct cw_jpeg_place *ret);
+/* Goes on at a place, which begins an MCU in a column of MCUs. Any place is memory-safe; a wrong one gives
+ * wrong coefficients or warnings. False: it is not within the data; nothing has changed. */
+bool cw_jpeg_entropy_seek(void *state, const struct cw_jpeg_place *place, JDIMENSION column);

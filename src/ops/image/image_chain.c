@@ -270,7 +270,7 @@ static int chain_record_pixels(struct record *r, struct cw_error *err)
     int e = cw_image_finish_init(&finish, &sink, r->b->arena, err);
     if (e >= 0)
         e = chain_record_resize(r, &sink, err);
-    if (e >= 0 && finish.status < 0) {
+    if (e == 0 && finish.status < 0) {
         e = finish.status;
         r->failed = finish.failed;
     }
@@ -287,6 +287,7 @@ static int chain_record_open(struct record *r, const struct cw_op *op, struct cw
         int e = cw_image_open(&r->image, in.data, in.size, &d->options, err);
         if (e < 0)
             return e;
+        r->image.memo = r->b->memo;
         *p = (struct plan){
             .h = r->image.height, .w = r->image.width, .channels = r->image.channels, .ndim = 3};
         return 0;
@@ -297,6 +298,18 @@ static int chain_record_open(struct record *r, const struct cw_op *op, struct cw
     r->failed = op;
     return p->h < 1 || p->w < 1 || p->channels < 1 ? cw_error_set(err, CW_E_RECORD, "an image without pixels")
                                                    : 0;
+}
+
+/* Computes the pixels once more, after the image was decoded from wrong entry points. */
+static int chain_record_again(struct record *r, struct cw_error *err)
+{
+    struct cw_tensor in = cw_block_row(r->b, r->c->in.value, r->row);
+    const struct cw_image_options options = r->image.options;
+    cw_image_close(&r->image);
+    int e = cw_image_open(&r->image, in.data, in.size, &options, err);
+    r->image.memo = r->b->memo;
+    r->image.memo_wrong = true;
+    return e < 0 ? e : chain_record_pixels(r, err);
 }
 
 /* Computes one row: the annotations, and the image if `pixels` says so. Returns 0; CW_E_RECORD: the record
@@ -317,6 +330,10 @@ static int chain_record(const struct chain *c, const struct cw_op *op, struct cw
     if (e >= 0 && pixels) {
         struct cw_arena_mark mark = cw_arena_mark(b->arena);
         e = chain_record_pixels(&r, err);
+        if (e > 0) {
+            cw_arena_release(b->arena, mark);
+            e = chain_record_again(&r, err);
+        }
         cw_arena_release(b->arena, mark);
     }
     cw_image_close(&r.image);
