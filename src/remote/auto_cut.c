@@ -113,19 +113,20 @@ int cw_auto_cut(const struct cw_local *l, const struct cw_remote_options *o, str
     const struct cw_compiled *c = l->compiled;
     struct cw_cut_point *p = NULL, *best = NULL;
     char job[33];
-    uint64_t bytes, all;
-    bool joins = autocut_of_job(o, job), known = autocut_bytes(c, NULL, &all);
+    bool joins = autocut_of_job(o, job), found = false;
+    uint64_t bytes = 0, most = 0; /* most bytes at a place that is chosen; 0: none is */
     int r = 0;
     *ret = NULL;
-    if (joins ? autocut_is(c->pipeline, job) : autocut_all_here(o))
+    if (joins && autocut_is(c->pipeline, job))
         return 0;
-    uint64_t most = known ? WORTH(all) : 0;
-    for (unsigned at = cw_cut_point_first(c); r >= 0; at++) {
+    if (!autocut_all_here(o) && autocut_bytes(c, NULL, &bytes))
+        most = WORTH(bytes);
+    for (unsigned at = cw_cut_point_first(c); !found; at++) {
         if ((r = cw_cut_point_new(c, l->root, at, &p, err)) < 0 || !p)
             break;
         at = p->at; /* it is the same cut point up to there */
-        bytes = most;
-        if (joins ? autocut_is(p->workers->pipeline, job) : autocut_bytes(c, p, &bytes) && bytes <= most) {
+        found = joins && autocut_is(p->workers->pipeline, job);
+        if (found || (most > 0 && autocut_bytes(c, p, &bytes) && bytes <= most)) {
             cw_cut_point_free(best);
             best = CW_STEAL(p);
             most = bytes;

@@ -206,10 +206,14 @@ def test_auto_cuts_where_few_bytes_cross(daemons, tmp_path):
     chain = [*IMAGES[:-2], {"op": "assign", "set": {"double": "image * 2"}}]
     address = daemons.service(workers=1)[0].address
     local = run(tmp_path, chain)
+    words = ["--service", address, "--cut", "auto", "--transport"]
     for transport, cut in [("auto", len(chain) - 1), ("tcp", 5)]:
-        words = ["--service", address, "--cut", "auto", "--transport", transport]
-        result = run(tmp_path, chain, *words)
+        result = run(tmp_path, chain, *words, transport)
         assert (result["cut"], all(same(result, local))) == (cut, True)
+    (tmp_path / "texts.jsonl").write_text('{"t": "x"}\n{"t": "yz"}\n')
+    texts = [{"op": "jsonl", "files": "texts.jsonl", "features": {"t": "bytes"}}]
+    texts += [{"op": "assign", "set": {"u": "t"}}, {"op": "select", "components": "t"}]
+    assert run(tmp_path, texts, *words, "tcp")["cut"] == 2  # nothing would be saved
 
 
 @pytest.mark.large
