@@ -41,8 +41,8 @@
 #define TRIAL_SURER 3
 /* A guess is tried (auto_try) if its gain times its weight is at least TRY_GAIN, and the rest of the job
  * takes at least TRY_LONG times a start delay and TRY_S. */
-#define TRY_GAIN 0.03
-#define TRY_LONG 20
+#define TRY_GAIN 0.015
+#define TRY_LONG 40
 #define TRY_S 5.0
 /* Workers that have delivered nothing for this time, and for this many times the longest batch that was
  * measured, can't run. */
@@ -218,9 +218,9 @@ static bool auto_try(const struct cw_auto *m, const struct cw_outlook *o, struct
     if (o->surface.n_guesses == 0 || m->plan.decisions < 1 || m->plan.decisions > DECISIONS - 1 ||
         best->time_s < TRY_LONG * trial_s || cw_outlook_fills(o, best->cache_point))
         return false;
-    for (int slow = 0; slow <= 1; slow++) {
+    for (enum cw_guess_kind kind = 0; kind < CW_GUESS_KINDS; kind++) {
         struct cw_outlook guess = *o;
-        double weight = cw_surface_keep(&guess.surface, slow);
+        double weight = cw_surface_keep(&guess.surface, kind);
         if (weight > 0 && weight < 1)
             auto_try_guess(m, &guess, weight, &by_all, &most, best);
     }
@@ -444,7 +444,7 @@ static bool auto_is_stuck(struct cw_auto *m, const struct cw_facts *f, const str
         all &= f->pools[i].running == (int)m->pools.pool[i].target;
     for (size_t i = 0; i < (size_t)m->belief.n_points; i++)
         longest_s = CW_MAX(longest_s, m->belief.points[i].s);
-    if (!all || demand->interval.n > 0 || m->watch.known.interval.n > 0)
+    if (!all || demand->interval.n > 0)
         m->plan.idle_since_s = now_s;
     return now_s - m->plan.idle_since_s > CW_MAX(STUCK_S, STUCK_BATCHES * longest_s);
 }
@@ -471,13 +471,13 @@ static void auto_unstick(struct cw_auto *m, const struct cw_facts *f, double now
         snprintf(d->why, sizeof(d->why), "the workers deliver nothing: more of all pools are requested");
         return;
     }
-    if (++m->belief.refusals > MOST_REFUSALS) { /* only what was seen to run */
-        m->belief.alone_refused = m->belief.alone_refused > 0 || local == all;
-        m->belief.local_refused = most + 1;
+    if (++m->belief.refusals > MOST_REFUSALS) { /* one local worker, then only what was seen to run */
+        m->belief.alone_refused = m->belief.refusals > MOST_REFUSALS + 1;
+        m->belief.local_refused = m->belief.refusals > MOST_REFUSALS + 1 ? most + 1 : CW_MAX(most + 1, 2);
     } else if (local == all) {
         m->belief.alone_refused = local;
     } else if (local > 0) { /* half-way to the number that was seen to run */
-        m->belief.local_refused = local > most ? most + (local - most + 1) / 2 + (local - most > 1) : local;
+        m->belief.local_refused = local > most + 1 ? most + 1 + (local - most + 1) / 2 : local;
         if (local <= m->belief.alone_refused) /* then there were too many, whether alone or not */
             m->belief.alone_refused = 0;
     }
@@ -485,6 +485,15 @@ static void auto_unstick(struct cw_auto *m, const struct cw_facts *f, double now
     struct cw_alternative best = cw_outlook_best(&o, 1);
     if (best.workers > 0)
         auto_choose(m, &o, &best, &(struct cw_auto_reason){.why = "the workers deliver nothing"}, now_s, d);
+}
+
+/* The same for each pool, where workers of another pool do not replace them. */
+static bool auto_each_about(const struct cw_auto *m, const struct cw_facts *f)
+{
+    for (int i = 0; i < f->n_pools; i++)
+        if (!auto_about(f->pools[i].running, m->pools.pool[i].target))
+            return false;
+    return true;
 }
 
 static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
@@ -502,7 +511,8 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     auto_spend(m, f, now_s);
     /* must come before measuring, since a measurement with more workers than the maximum does not count */
     auto_fit_maximum(m, f, lost, now_s, d);
-    bool same = auto_about(running, m->pools.running) && auto_about(running, m->pools.target);
+    bool same = auto_about(running, m->pools.running) && auto_about(running, m->pools.target) &&
+                (!cw_host_any(f) || auto_each_about(m, f));
     auto_fit_cache_points(m, f);
     auto_fit_objective(m, f);
     auto_fit_host(m, f);

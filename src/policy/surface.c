@@ -17,10 +17,11 @@
 #define REFINED 6
 /* Prior weight of guesses without slowing down; the others share the rest. */
 #define FREE_BEFORE 0.6
+#define DRAG_BEFORE 0.1 /* prior weight of workers that slow each other down; all others: 1 */
 #define FREES \
     4 /* values of `free` that are tried, from 0 to the largest measured number of local workers \
        */
-#define MOST_GUESSES (3 * (1 + 2 * FREES * 2))
+#define MOST_GUESSES (1 + 3 * (1 + 2 * FREES * 2))
 /* A point corrects guesses near it: within this part of the capacity and of the number of local workers. */
 #define NEAR 0.35
 #define LEAST_WEIGHT 0.002
@@ -49,6 +50,8 @@ static double guess_factor(const struct cw_guess *g, double local)
 double cw_guess_s(const struct cw_guess *g, double capacity, double local)
 {
     double f = guess_factor(g, local), supply = g->a / CW_MAX(capacity, 1e-9);
+    if (g->kind == CW_GUESS_DRAG)
+        return supply + g->b * capacity;
     return g->whole ? f * guess_together(supply, g->b, g->p) : guess_together(supply, f * g->b, g->p);
 }
 
@@ -77,7 +80,9 @@ static void guess_fit(struct cw_guess *g, const struct cw_point *points, size_t 
         double f = guess_factor(g, points[i].local),
                y = guess_power(points[i].s / points[0].s / (g->whole ? f : 1), g->p),
                x = guess_power(points[0].workers / points[i].workers, g->p),
-               z = guess_power(g->whole ? 1 : f, g->p), w = 1 / (y * y * guess_variance(&points[i]));
+               z = g->kind == CW_GUESS_DRAG ? points[i].workers / points[0].workers
+                                            : guess_power(g->whole ? 1 : f, g->p),
+               w = 1 / (y * y * guess_variance(&points[i]));
         xx += w * x * x;
         xz += w * x * z;
         zz += w * z * z;
@@ -98,6 +103,8 @@ static void guess_fit(struct cw_guess *g, const struct cw_point *points, size_t 
     }
     g->a = a > 0 ? cw_pow(a, 1 / g->p) * points[0].s * points[0].workers : 0;
     g->b = b > 0 ? cw_pow(b, 1 / g->p) * points[0].s : 0;
+    if (g->kind == CW_GUESS_DRAG)
+        g->b /= points[0].workers;
 }
 
 static double guess_try(struct cw_guess *g, double slow, const struct cw_point *points, size_t n, bool flat)
@@ -156,7 +163,8 @@ static void guesses_add_power(struct guesses *list, double p, double before, con
         .p = p, .a = g.a, .b = g.b, .weight = list->all[list->n - 1].weight};
     for (int k = 0; local > 0 && k < 2 * FREES; k++)
         for (int flat = n > 2; flat >= 0; flat--) {
-            g = (struct cw_guess){.p = p, .whole = k % 2, .free = local * (k / 2) / FREES};
+            g = (struct cw_guess){
+                .p = p, .kind = CW_GUESS_SLOWED, .whole = k % 2, .free = local * (k / 2) / FREES};
             double misfit = guess_fit_slow(&g, points, n, flat);
             guesses_add(list, &g, before * (1 - FREE_BEFORE) / (2 * FREES * (n > 2 ? 2 : 1)), misfit);
         }
@@ -191,6 +199,10 @@ void cw_surface_fit(const struct cw_point *points, size_t n, struct cw_surface *
     guesses_add_power(&list, 1, 0.4, points, n);
     guesses_add_power(&list, 3, 0.25, points, n);
     guesses_add_power(&list, 12, 0.35, points, n);
+    struct cw_guess drag = {.p = 1, .kind = CW_GUESS_DRAG};
+    double misfit = guess_try(&drag, 0, points, n, true);
+    if (drag.b > 0)
+        guesses_add(&list, &drag, DRAG_BEFORE, misfit);
     guesses_keep(&list, ret);
     for (size_t i = 0; i < n; i++) {
         double s = 0;
@@ -202,12 +214,12 @@ void cw_surface_fit(const struct cw_point *points, size_t n, struct cw_surface *
     ret->n = n;
 }
 
-double cw_surface_keep(struct cw_surface *s, bool slow)
+double cw_surface_keep(struct cw_surface *s, enum cw_guess_kind kind)
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < s->n_guesses; i++)
-        if ((s->guesses[i].slow > 0) == slow) {
+        if (s->guesses[i].kind == kind) {
             sum += s->guesses[i].weight;
             s->guesses[n++] = s->guesses[i];
         }

@@ -7,9 +7,13 @@
 #define CW_SURFACE_GUESSES 12
 
 /* A guess is s = ((a / capacity)^p + (b f)^p)^(1/p), or that with b alone, times f (whole). f is the factor
- * by which local workers slow the input down: 1 + slow (local - free), for more than `free` of them. */
+ * by which local workers slow the input down: 1 + slow (local - free), for more than `free` of them. Where
+ * all workers slow each other down (drag), s = a / capacity + b capacity. */
+enum cw_guess_kind { CW_GUESS_LIMIT, CW_GUESS_SLOWED, CW_GUESS_DRAG, CW_GUESS_KINDS };
+
 struct cw_guess {
     double a, b, p, free, slow;
+    enum cw_guess_kind kind; /* SLOWED: slow is more than 0 */
     bool whole;
     double weight; /* all weights together: 1 */
 };
@@ -21,9 +25,8 @@ struct cw_surface {
     size_t n;
 };
 
-/* Keeps the guesses in which local workers slow the input down (slow), or the others. Returns their weight.
- */
-double cw_surface_keep(struct cw_surface *s, bool slow);
+/* Keeps the guesses of a kind. Returns their weight. */
+double cw_surface_keep(struct cw_surface *s, enum cw_guess_kind kind);
 /* Fits a surface. points: at least one; their `local` is used. */
 void cw_surface_fit(const struct cw_point *points, size_t n, struct cw_surface *ret);
 /* Returns the seconds per batch of a guess. */

@@ -105,12 +105,12 @@ static bool surface_alone(struct cw_sim_job *job)
 {
     const struct cw_sim_axis *remote = job->table, *local = remote->points[0].next;
     double alone[AXES] = {0}, any = 0;
-    for (size_t i = 0; i < remote->n && !(alone[REMOTE] > 0); i++) {
-        double n = remote->points[i].workers, s = surface_s(remote, n, 0);
+    for (size_t i = 0; i <= remote->n && !(alone[REMOTE] > 0); i++) {
+        double n = i == 0 ? 1 : remote->points[i - 1].workers, s = surface_s(remote, n, 0);
         alone[REMOTE] = s < CW_SIM_NEVER_S ? n * s : 0;
     }
-    for (size_t i = 0; i < local->n && !(alone[LOCAL] > 0); i++) {
-        double n = local->points[i].workers, s = surface_s(remote, 0, n);
+    for (size_t i = 0; i <= local->n && !(alone[LOCAL] > 0); i++) {
+        double n = i == 0 ? 1 : local->points[i - 1].workers, s = surface_s(remote, 0, n);
         alone[LOCAL] = s < CW_SIM_NEVER_S ? n * s : 0;
     }
     for (size_t i = 0; i < remote->n && !(any > 0); i++)

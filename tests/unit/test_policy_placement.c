@@ -48,7 +48,7 @@ static void test_slowing_down_is_no_limit(void **state)
     cw_surface_fit(points, 5, &s);
     assert_close(guessed(&s, 16, 0), 1, 0.12);
     assert_close(guessed(&s, 16, 12), slowed(4, 12), 0.12);
-    assert_true(cw_surface_keep(&s, true) > 0.9);
+    assert_true(cw_surface_keep(&s, CW_GUESS_SLOWED) > 0.9);
 }
 
 /* Two points leave both explanations. */
@@ -58,8 +58,21 @@ static void test_two_points_leave_both(void **state)
     struct cw_surface s;
     const struct cw_point points[] = {measured(1, 0, 10), measured(8, 8, 1.2)};
     cw_surface_fit(points, 2, &s);
-    double weight = cw_surface_keep(&s, true);
+    double weight = cw_surface_keep(&s, CW_GUESS_SLOWED);
     assert_true(weight > 0.1 && weight < 0.9);
+}
+
+/* Workers that slow each other down: the time rises again. */
+static void test_more_workers_may_be_slower(void **state)
+{
+    (void)state;
+    struct cw_surface s;
+    const double at[][2] = {{1, 0}, {32, 8}, {32, 0}, {8, 4}};
+    struct cw_point points[4];
+    for (size_t i = 0; i < 4; i++)
+        points[i] = measured(at[i][0], at[i][1], 2 / (at[i][0] + at[i][1]) + 0.01 * (at[i][0] + at[i][1]));
+    cw_surface_fit(points, 4, &s);
+    assert_close(guessed(&s, 16, 0), 2.0 / 16 + 0.16, 0.1);
 }
 
 static struct cw_facts facts_of_host(double busy)
@@ -122,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slowing_down_is_no_limit),
         cmocka_unit_test(test_two_points_leave_both),
+        cmocka_unit_test(test_more_workers_may_be_slower),
         cmocka_unit_test(test_the_step_on_a_host),
         cmocka_unit_test(test_plans_combine_local_and_other_workers),
     };
