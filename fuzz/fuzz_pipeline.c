@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "ops/table.h"
-#include "optimize/optimize.h"
-#include "pipeline/program.h"
+#include "optimize/order.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cw_compiled *c = NULL;
     int r = cw_pipeline_parse(cw_ops(), (const char *)data, size, "/nonexistent", &p, &err);
     if (r >= 0)
-        r = cw_compile(p, &c, &err);
+        r = cw_order_compile(p, true, &c, &err);
     if (r < 0 && (r != CW_E_PIPELINE || err.status != r || !err.message[0]))
         abort();
     for (unsigned i = 0; r >= 0 && i < c->n_programs; i++) {

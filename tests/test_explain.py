@@ -388,7 +388,8 @@ def test_another_order_has_the_same_batches(tmp_path, name):
     assert [r["change"] for r in of_kind(told, "order")] == [change]
     moved = [op for k, op in enumerate(chain) if k != change["move"]]
     moved.insert(change["to"], chain[change["move"]])
-    digests = [run(write(tmp_path / "q.json", c), "--digest")["digest"] for c in (chain, moved)]
+    words = ["--digest", "--operator-order", "written"]
+    digests = [run(write(tmp_path / "q.json", c), *words)["digest"] for c in (chain, moved)]
     assert digests[0] == digests[1]
 
 
@@ -399,7 +400,8 @@ def test_another_order_has_the_same_batches(tmp_path, name):
 def test_tries_what_can_be_tried(tmp_path):
     burn = {"op": "synthetic", "count": 3000, "cost_us": 200}
     chain = [burn, {"op": "delay", "us": 300}, {"op": "filter", "where": "data < 0.5"}, BATCH]
-    told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--threads", 1, "--cache-dir", tmp_path)
+    words = ["--seconds", 0.3, "--threads", 1, "--cache-dir", tmp_path, "--operator-order", "written"]
+    told = explained(tmp_path, chain, "--check", *words)
     checks = told["checks"]
     tried = [r for r in told["remedies"] if r["here"]]
     assert [c["what"] for c in checks] == [

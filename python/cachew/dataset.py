@@ -84,7 +84,7 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
     __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole", "_epoch", "_start")
 
     _nodes: tuple[Node, ...]  # the chain: one JSON object per operator
-    _head: dict[str, Any]  # settings of the whole pipeline: on_error, defaults
+    _head: dict[str, Any]  # settings of the whole pipeline: on_error, order, defaults
     _base_dir: str  # absolute; relative paths in _nodes are relative to it
     _pipeline: _core.Pipeline  # for checks and types; it lacks large pickles of functions
     # the pipelines that can run, which `_runnable` makes: (process, for a service) -> pipeline
@@ -185,6 +185,13 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         """
         return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
 
+    def order(self, order: str) -> Dataset:
+        """Sets in which order operators may run. "strict" (default): in another order than the one as
+        written, where that is faster and the results are the same, bit by bit. "relaxed": also past
+        augmentations, which changes results. "written": never in another order.
+        """
+        return self._make(self._nodes, {**self._head, "order": order}, self._base_dir)
+
     def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:
         """Sets the default seed and the default number of epochs of iterators and of `cachew run`."""
         given = {name: value for name, value in (("seed", seed), ("epochs", epochs)) if value is not None}
@@ -246,7 +253,9 @@ class Dataset(Functions, InMemory, Operators, metaclass=Names):
         return Dataset.from_json, (self.to_json(), self._base_dir)
 
     def __repr__(self) -> str:
-        head = f".on_error({self._head['on_error']!r})" if "on_error" in self._head else ""
+        head = "".join(
+            f".{name}({self._head[name]!r})" for name in ("on_error", "order") if name in self._head
+        )
         if "defaults" in self._head:
             head += (
                 f".defaults({', '.join(f'{name}={value}' for name, value in self._head['defaults'].items())})"
@@ -729,14 +738,14 @@ def _inputs(op: Operator, attribute: str, value: Iterable[Any]) -> list[Dataset]
 
 
 def _common_head(op: Operator, inputs: list[Dataset]) -> dict[str, Any]:
-    """The settings of the inputs (on_error, defaults). They apply to the whole pipeline, so all inputs must
-    have the same ones; else PipelineError.
+    """The settings of the inputs (on_error, order, defaults). They apply to the whole pipeline, so all inputs
+    must have the same ones; else PipelineError.
     """
     for i, d in enumerate(inputs):
         if d._head != inputs[0]._head:
             raise PipelineError(
                 f"{op.name}: dataset {i} has other settings than dataset 0 ({d._head} and "
-                f"{inputs[0]._head}): call on_error() and "
-                f"defaults() on the result of {op.name}() instead"
+                f"{inputs[0]._head}): call on_error(), order() and defaults() on the result of "
+                f"{op.name}() instead"
             )
     return inputs[0]._head

@@ -105,6 +105,7 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
         cw_tuning_threads(l, *ret_threads);
     if (!o->memory)
         cw_tuning_memory(l, option_memory(o));
+    l->as_written = !o->optimize;
     int r = cw_api_compile(p, l, err);
     if (r < 0)
         return r;

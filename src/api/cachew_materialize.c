@@ -63,6 +63,7 @@ int cachew_pipeline_materialize(const struct cachew_pipeline *p, const struct ca
     int r = cw_api_read_options(options, &o, &e);
     if (r >= 0)
         r = materialize_format(format, &m.format, &e);
+    l.as_written = !o.optimize;
     if (r >= 0)
         r = cw_api_compile(p, &l, &e);
     if (r >= 0) {

@@ -91,6 +91,16 @@ static int option_parse_number(const struct cli_option *o, const char *value, st
                             err);
 }
 
+int cli_texts_add(struct cli_texts *t, const char *text, struct cw_error *err)
+{
+    const char **grown = realloc(t->items, (t->n + 1) * sizeof(*grown));
+    if (!grown)
+        return cw_error_nomem(err, 0, "options");
+    t->items = grown;
+    t->items[t->n++] = text;
+    return 0;
+}
+
 static int option_parse_value(const struct cli_option *o, const char *value, struct cw_error *err)
 {
     switch (o->kind) {
@@ -114,15 +124,8 @@ static int option_parse_value(const struct cli_option *o, const char *value, str
     case CLI_SECONDS:
     case CLI_NUMBER:
         return option_parse_number(o, value, err);
-    case CLI_TEXTS: {
-        struct cli_texts *t = o->to;
-        const char **grown = realloc(t->items, (t->n + 1) * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(err, 0, "options");
-        t->items = grown;
-        t->items[t->n++] = value;
-        return 0;
-    }
+    case CLI_TEXTS:
+        return cli_texts_add(o->to, value, err);
     }
     return 0;
 }

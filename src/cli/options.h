@@ -57,5 +57,7 @@ bool cli_wants_json(int argc, char **argv);
  * 0, CLI_HELP, or an error. */
 int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv,
               struct cw_error *err) _must_check_;
-/* Frees the list. The texts are words of argv. */
+/* Appends a text, which must outlive the list. */
+int cli_texts_add(struct cli_texts *t, const char *text, struct cw_error *err) _must_check_;
+/* Frees the list, not the texts. */
 void cli_texts_deinit(struct cli_texts *t);

@@ -1,6 +1,8 @@
 /* The options that `run`, `explain`, `bench` and `cache` share, and the pipeline that is loaded from them. */
 #include "cli/pipeline.h"
 
+#include <stdio.h>
+
 #include "base/machine.h"
 #include "ops/plugin/plugin.h"
 #include "session/tuning.h"
@@ -30,6 +32,11 @@ int cli_pipeline_load(struct cli_pipeline *c, struct cw_error *err)
         cw_tuning_threads(&c->local, (unsigned)c->threads);
     if (!c->memory_given)
         cw_tuning_memory(&c->local, c->memory);
+    if (r >= 0 && c->order) {
+        snprintf(c->order_setting, sizeof(c->order_setting), "order=%s", c->order);
+        r = cli_texts_add(&c->settings, c->order_setting, err);
+    }
+    c->local.as_written = c->no_optimize;
     if (r >= 0)
         r = cw_local_load(&c->local, c->file, c->settings.items, c->settings.n, err);
     if (r >= 0 && !c->seed_given && c->local.pipeline->default_seed >= 0)

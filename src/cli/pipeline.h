@@ -4,7 +4,8 @@
 #include "session/local.h"
 
 struct cli_pipeline {
-    const char *file, *index_dir;
+    const char *file, *index_dir, *order;
+    char order_setting[32]; /* --operator-order, as a setting of the pipeline file */
     uint64_t seed, threads, memory;
     bool seed_given, threads_given, memory_given, wait_given, json, no_optimize;
     double wait_s; /* deadline for a batch; 0: none */
@@ -56,8 +57,17 @@ struct cli_pipeline {
          "S", \
          "fail if a batch does not arrive within S seconds (default 60; 0: no deadline)", \
          .given = &(c)->wait_given}, \
+        {"operator-order", \
+         CLI_TEXT, \
+         &(c)->order, \
+         "ORDER", \
+         "let operators run in another order where that is faster: strict (only where the results are the " \
+         "same, bit by bit), relaxed (also past augmentations, which changes results) or written (never) " \
+         "(default: the order in the pipeline file, else strict)", \
+         .choices = cw_operator_order_names}, \
         {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, \
-         "run each operator as a separate step, without fusing them (slower; the results are the same)"}, \
+         "run each operator as a separate step, in the order as written (slower; the results are the " \
+         "same)"}, \
         {"json", CLI_FLAG, &(c)->json, NULL, "print the result as one JSON object"}
 
 /* Sets the defaults of *c, then parses the command line into it. The first argument is the pipeline file.

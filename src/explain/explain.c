@@ -81,6 +81,8 @@ static json_t *chain_json(const struct cw_compiled *c, const struct cw_chain *ch
             json_object_set_new(o, "inputs", inputs);
         }
         node_add_types(o, before, after);
+        if (node->written != node->position)
+            json_object_set_new(o, "written", json_integer(node->written));
         if (into[node->position] != node->position)
             json_object_set_new(o, "fused_into", json_integer(into[node->position]));
         if (node->desc->kind == CW_OP_INDEX)
@@ -265,8 +267,9 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
                       source_says_json(source)));
     }
     json_object_update_new(
-        facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,
-                         "fingerprint", fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
+        facts, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,
+                         "fingerprint", fingerprint, "on_error", on_error[c->pipeline->on_error], "order",
+                         cw_operator_order_names[c->pipeline->order], "operators",
                          chain_json(c, &c->pipeline->chain, into), "outputs", compiled_schema(c), "fused",
                          fused_groups_json(into, n), "sources", sources, "counted", (int)c->counted,
                          "sequential", (int)c->sequential, "elements", count_or_null(s->n_positions)));

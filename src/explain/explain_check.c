@@ -93,7 +93,8 @@ static int trial_change(struct trial *t, const json_t *facts, const struct cw_lo
 {
     const char *option = json_string_value(json_object_get(change, "option"));
     json_int_t value = json_integer_value(json_object_get(change, "value"));
-    t->root = json_incref(l->root);
+    if (!(t->root = cw_local_root_as_run(l)))
+        return cw_error_nomem(err, 0, "a pipeline");
     if (!change)
         return 0;
     if (json_object_get(change, "insert")) {

@@ -57,6 +57,8 @@ static void text_add_operators(struct cw_text *t, const json_t *operators, int d
             cw_text_add(t, "%s%s", k ? ", " : " without ", json_string_value(name));
         if (json_object_get(o, "fused_into"))
             cw_text_add(t, "  (fused into %d)", (int)json_get_number(o, "fused_into"));
+        if (json_object_get(o, "written"))
+            cw_text_add(t, "  (operator %d as written)", (int)json_get_number(o, "written"));
         cw_text_add(t, "\n");
     }
 }

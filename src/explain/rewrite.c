@@ -32,7 +32,8 @@ static int change_compile(const struct cw_local *l, json_t *change, struct cw_lo
                           struct cw_error *err)
 {
     struct cw_error own = {0};
-    json_auto_t *root = change ? cw_change_apply(l->root, change) : NULL;
+    json_auto_t *as_run = cw_local_root_as_run(l),
+                *root = as_run && change ? cw_change_apply(as_run, change) : NULL;
     json_decref(change);
     if (!root)
         return cw_error_nomem(err, 0, "a pipeline");
@@ -143,7 +144,8 @@ static size_t move_earliest(const struct cw_local *l, const struct cw_program *g
         const struct cw_op *other = program_find_op(g, nodes[to - 1].position);
         bool same_run = other &&
                         costs->ops[other->position].fused_into == costs->ops[op->position].fused_into;
-        if (!other || same_run || !cw_law_find(other, op))
+        bool less = op->desc->effects.count == CW_COUNT_FEWER || (other && cw_law_same_component(other, op));
+        if (!other || same_run || !less || !cw_law_find(other, op, false))
             break;
         to--;
     }

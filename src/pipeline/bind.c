@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 void cw_bind_deinit(struct cw_bind *b)
@@ -111,7 +112,8 @@ int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_t
             return (int)i;
     if (op->n_in == CW_OP_MAX_PORTS)
         return bind_too_many_ports(b, err);
-    op->in[op->n_in] = (struct cw_port){.value = c->value, .type = c->type, .live = true};
+    op->in[op->n_in] = (struct cw_port){
+        .value = c->value, .name = cw_hash64(component, strlen(component)), .type = c->type, .live = true};
     return (int)op->n_in++;
 }
 
@@ -126,7 +128,8 @@ int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type
         if (r < 0)
             return r;
     }
-    op->out[op->n_out] = (struct cw_port){.value = value, .type = *type};
+    op->out[op->n_out] = (struct cw_port){
+        .value = value, .name = component ? cw_hash64(component, strlen(component)) : 0, .type = *type};
     return (int)op->n_out++;
 }
 

@@ -495,6 +495,18 @@ static int compile_index(struct cw_compile *x, const struct cw_node *node, unsig
                         : 0;
 }
 
+/* Returns the node that follows nodes[at] in the chain as written; NULL: none. The order `relaxed` counts as
+ * the order as written, because it defines the result. */
+static const struct cw_node *compile_written_next(const struct cw_compiled *c, const struct cw_chain *chain,
+                                                  size_t at)
+{
+    bool relaxed = c->pipeline->order == CW_ORDER_RELAXED;
+    for (size_t i = 1; i < chain->n; i++)
+        if (relaxed ? i == at + 1 : chain->nodes[i].written == chain->nodes[at].written + 1)
+            return &chain->nodes[i];
+    return NULL;
+}
+
 /* Adds the paths of a chain, and sets *flow to what is known about elements at its end. top: the chain is not
  * an input of an operator. */
 static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow)
@@ -505,7 +517,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
     *flow = (struct flow){.counted = true};
     int r = compile_first(x, &chain->nodes[0], flow);
     for (size_t i = 1; i < chain->n && r >= 0; i++) {
-        const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
+        const struct cw_node *node = &chain->nodes[i], *next = compile_written_next(c, chain, i);
         if (c->batcher && top && node->desc->kind != CW_OP_BATCHER) {
             r = compile_after_batch(x, node, flow);
             if (r < 0 || c->is_limit[node->position])

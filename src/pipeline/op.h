@@ -106,8 +106,12 @@ enum cw_op_action {
     CW_ACTS_OPAQUE,        /* unknown: no law applies */
     CW_ACTS_PIXELWISE,     /* each value by itself, given its channel: values change, places do not */
     CW_ACTS_CAST,          /* each value by itself, whatever its channel */
-    CW_ACTS_SPATIAL,       /* places change, values do not: crops, flips */
+    CW_ACTS_PIXEL,         /* each pixel by itself, from all of its channels; their number may change */
+    CW_ACTS_SPATIAL,       /* pixels change places or are left out, values do not change: crops, flips */
+    CW_ACTS_LAYOUT,        /* only the shape changes, or the order of the values */
+    CW_ACTS_COLOUR,        /* each pixel from itself and from all pixels together: contrast */
     CW_ACTS_NEIGHBOURHOOD, /* each value from several neighbours: resizing */
+    CW_ACTS_WARP,          /* as before, from neighbours of another place; a fill value outside: rotations */
 };
 
 struct cw_op_effects {
@@ -118,7 +122,8 @@ struct cw_op_effects {
     /* Only renames or removes components, and computes nothing. The bound ports of any other operator are all
      * that it reads and writes. */
     bool renames;
-    bool pinned; /* stays where it is written: no other operator moves across it */
+    bool projects; /* in addition: it only removes components */
+    bool pinned;   /* stays where it is written: no other operator moves across it */
 };
 
 /* Whether elements may be kept at this operator, and read back instead of computed. */
@@ -205,6 +210,7 @@ static inline bool cw_op_is_stream(const struct cw_op_desc *desc)
 
 struct cw_port {
     unsigned value; /* value number: index of its column */
+    uint64_t name;  /* hash of the component's name; 0: the value has no name */
     struct cw_type type;
     bool live; /* outputs: an operator or the batch needs it. Otherwise it is not computed, and can't make a
                   record fail */
@@ -215,7 +221,7 @@ struct cw_op {
     const struct cw_op_desc *desc;
     const json_t *attrs; /* complete: defaults filled in; owned by the node */
     unsigned occurrence; /* how many operators of this name come before it in the pipeline as written */
-    unsigned position;   /* number in the pipeline as written, depth first, from 0 */
+    unsigned position;   /* number in the pipeline as run, depth first, from 0 */
     unsigned index;      /* into block->keys and the profile */
     /* it runs, because one of its outputs is live, or because it filters or has an effect */
     bool live;
@@ -253,8 +259,9 @@ size_t cw_bind_count(const struct cw_bind *b);
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type);
 /* Returns the pipeline, which lives as long as the operator. */
 const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b);
-/* Returns the operator that comes directly after this one in the chain, or NULL. decode_image uses it to
- * decode only the rows that a crop needs. The operator is bound later: only desc and attrs may be used. */
+/* Returns the operator that comes directly after this one in the chain as written, or NULL. decode_image uses
+ * it to decode only the rows that a crop needs. The operator is bound later: only desc and attrs may be used.
+ */
 const struct cw_op *cw_bind_next(const struct cw_bind *b);
 
 /* ---- attributes of a checked operator: the value is there and has the declared kind ---- */

@@ -135,7 +135,7 @@ static int pipeline_parse_node(struct parse *p, const json_t *object, int depth,
     for (size_t i = 0; i < p->table->n; i++)
         if (p->table->ops[i] == node->desc)
             node->occurrence = p->seen[i]++;
-    node->position = p->position++;
+    node->position = node->written = p->position++;
     if (p->position > MAX_OPERATORS)
         return cw_error_set(p->err, CW_E_PIPELINE, "the pipeline has more than %d operators", MAX_OPERATORS);
     return 0;
@@ -239,10 +239,29 @@ static int pipeline_parse_on_error(const json_t *v, struct cw_pipeline *p, struc
         "on_error is %.60s: expected \"raise\", \"skip\" or \"replace\"", shown ? shown : "?");
 }
 
+/* Raise this number when the order `relaxed` of some pipeline changes. */
+#define RELAXED_VERSION 1
+
+const char *const cw_operator_order_names[] = {
+    [CW_ORDER_STRICT] = "strict", [CW_ORDER_RELAXED] = "relaxed", [CW_ORDER_WRITTEN] = "written", NULL};
+
+static int pipeline_parse_order(const json_t *v, struct cw_pipeline *p, struct cw_error *err)
+{
+    for (unsigned i = 0; json_is_string(v) && cw_operator_order_names[i]; i++)
+        if (strcmp(json_string_value(v), cw_operator_order_names[i]) == 0) {
+            p->order = (enum cw_operator_order)i;
+            return 0;
+        }
+    _cleanup_free_ char *shown = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    return cw_error_value(
+        err, CW_E_PIPELINE, "order", shown ? shown : "", "\"strict\", \"relaxed\" or \"written\"",
+        "order is %.60s: expected \"strict\", \"relaxed\" or \"written\"", shown ? shown : "?");
+}
+
 static int pipeline_parse_root(const struct cw_op_table *table, const json_t *root, struct cw_pipeline *p,
                                struct cw_error *err)
 {
-    static const char *const keys[] = {"cachew", "pipeline", "on_error", "defaults"};
+    static const char *const keys[] = {"cachew", "pipeline", "on_error", "order", "defaults"};
     const char *key;
     json_t *value;
     int r;
@@ -259,7 +278,7 @@ static int pipeline_parse_root(const struct cw_op_table *table, const json_t *ro
             const char *near = cw_nearest(key, keys, CW_COUNT_OF(keys));
             return cw_error_set(err, CW_E_PIPELINE,
                                 "the pipeline file has an unknown key \"%.60s\"%s%s%s: expected \"cachew\", "
-                                "\"pipeline\", \"on_error\", \"defaults\"",
+                                "\"pipeline\", \"on_error\", \"order\", \"defaults\"",
                                 key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         }
     }
@@ -271,6 +290,8 @@ static int pipeline_parse_root(const struct cw_op_table *table, const json_t *ro
                               shown ? shown : "missing");
     }
     if ((v = json_object_get(root, "on_error")) && (r = pipeline_parse_on_error(v, p, err)) < 0)
+        return r;
+    if ((v = json_object_get(root, "order")) && (r = pipeline_parse_order(v, p, err)) < 0)
         return r;
     if ((v = json_object_get(root, "defaults")) && (r = pipeline_parse_defaults(v, p, err)) < 0)
         return r;
@@ -285,6 +306,8 @@ static int pipeline_parse_root(const struct cw_op_table *table, const json_t *ro
     r = 0;
     p->fingerprint = pipeline_chain_fingerprint(&p->chain, err, &r);
     p->fingerprint.lo += p->on_error;
+    if (p->order == CW_ORDER_RELAXED)
+        p->fingerprint.lo += 16 * RELAXED_VERSION;
     return r;
 }
 
@@ -315,6 +338,30 @@ int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t 
         return cw_error_set(err, CW_E_PIPELINE, "the pipeline is not valid JSON: line %d, column %d: %s",
                             je.line, je.column, je.text);
     return cw_pipeline_from_json(table, root, base_dir, ret, err);
+}
+
+static void chain_number(struct cw_chain *chain, unsigned *position)
+{
+    for (size_t i = 0; i < chain->n; i++) {
+        for (size_t k = 0; k < chain->nodes[i].n_inputs; k++)
+            chain_number(&chain->nodes[i].inputs[k], position);
+        chain->nodes[i].position = (*position)++;
+    }
+}
+
+int cw_pipeline_permute(struct cw_pipeline *p, const unsigned *from, struct cw_error *err)
+{
+    struct cw_chain *chain = &p->chain;
+    struct cw_node *nodes = calloc(chain->n, sizeof(*nodes));
+    if (!nodes)
+        return cw_error_nomem(err, chain->n * sizeof(*nodes), "operators");
+    for (size_t i = 0; i < chain->n; i++)
+        nodes[i] = chain->nodes[from[i]];
+    free(chain->nodes);
+    chain->nodes = nodes;
+    unsigned position = 0;
+    chain_number(chain, &position);
+    return 0;
 }
 
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p)

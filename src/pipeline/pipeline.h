@@ -23,7 +23,8 @@ struct cw_node {
     const struct cw_op_desc *desc;
     json_t *attrs;           /* complete: defaults filled in, without "op" and "inputs" */
     unsigned occurrence;     /* operators of this name before this one, depth first */
-    unsigned position;       /* operators before this one, depth first */
+    unsigned position;       /* operators before this one in the order as run, depth first */
+    unsigned written;        /* operators before this one in the pipeline as written, depth first */
     struct cw_chain *inputs; /* concat, zip */
     size_t n_inputs;
 };
@@ -35,11 +36,22 @@ struct cw_chain {
 
 enum cw_on_error { CW_ON_ERROR_RAISE, CW_ON_ERROR_SKIP, CW_ON_ERROR_REPLACE };
 
+/* In which order operators may run. */
+enum cw_operator_order {
+    CW_ORDER_STRICT, /* another order than the one as written, if the results are the same, bit by bit */
+    /* also past augmentations whose results then change: the order is part of the pipeline's definition */
+    CW_ORDER_RELAXED,
+    CW_ORDER_WRITTEN, /* the order as written */
+};
+
+extern const char *const cw_operator_order_names[]; /* by enum; ends with NULL */
+
 struct cw_pipeline {
     unsigned refs;
     struct cw_chain chain;
     unsigned n_ops;
     enum cw_on_error on_error;
+    enum cw_operator_order order;
     int64_t default_seed, default_epochs; /* -1: not given */
     /* Merkle hash of the canonical bytes of operators and their inputs, and on_error */
     struct cw_hash128 fingerprint;
@@ -62,6 +74,11 @@ int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, c
                           struct cw_pipeline **ret, struct cw_error *err) _must_check_;
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p);
 struct cw_pipeline *cw_pipeline_unref(struct cw_pipeline *p);
+
+/* Changes the order of the pipeline's chain: the node at index from[i] moves to index i. Positions are those
+ * of the new order; occurrences and the fingerprint stay those of the pipeline as written. from[0] is 0. The
+ * pipeline must not be compiled, and have no other user. */
+int cw_pipeline_permute(struct cw_pipeline *p, const unsigned *from, struct cw_error *err) _must_check_;
 
 /* Checks the attributes of an operator in a JSON object, and sets *ret to them with defaults filled in (new
  * reference). Unknown keys are errors. */

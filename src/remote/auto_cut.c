@@ -107,10 +107,9 @@ static bool autocut_is(const struct cw_pipeline *p, const char *fingerprint)
     return strcmp(hex, fingerprint) == 0;
 }
 
-int cw_auto_cut(const struct cw_local *l, const struct cw_remote_options *o, struct cw_cut_point **ret,
-                struct cw_error *err)
+int cw_auto_cut(const struct cw_compiled *c, const json_t *root, const struct cw_remote_options *o,
+                struct cw_cut_point **ret, struct cw_error *err)
 {
-    const struct cw_compiled *c = l->compiled;
     struct cw_cut_point *p = NULL, *best = NULL;
     char job[33];
     bool joins = autocut_of_job(o, job), found = false;
@@ -122,7 +121,7 @@ int cw_auto_cut(const struct cw_local *l, const struct cw_remote_options *o, str
     if (!autocut_all_here(o) && autocut_bytes(c, NULL, &bytes))
         most = WORTH(bytes);
     for (unsigned at = cw_cut_point_first(c); !found; at++) {
-        if ((r = cw_cut_point_new(c, l->root, at, &p, err)) < 0 || !p)
+        if ((r = cw_cut_point_new(c, root, at, &p, err)) < 0 || !p)
             break;
         at = p->at; /* it is the same cut point up to there */
         found = joins && autocut_is(p->workers->pipeline, job);

@@ -178,9 +178,13 @@ static bool open_cut_is_auto(const struct cw_remote_options *o)
 static int open_cut(const struct cw_local *l, const struct cw_remote_options *o, struct cw_cut_point **ret,
                     struct cw_error *err)
 {
-    if (open_cut_is_auto(o))
-        return cw_auto_cut(l, o, ret, err);
-    return o->cut ? cw_cut_point_named(l->compiled, l->root, o->cut, ret, err) : 0;
+    if (!o->cut)
+        return 0;
+    json_auto_t *root = cw_local_root_as_run(l);
+    if (!root)
+        return cw_error_nomem(err, 0, "a pipeline");
+    return open_cut_is_auto(o) ? cw_auto_cut(l->compiled, root, o, ret, err)
+                               : cw_cut_point_named(l->compiled, root, o->cut, ret, err);
 }
 
 /* Sets *ret to the workers' pipeline as text, which the caller frees. */

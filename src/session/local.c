@@ -12,6 +12,7 @@
 #include "cache/cache.h"
 #include "session/autocache.h"
 #include "ops/table.h"
+#include "optimize/order.h"
 #include "policy/cache_stats.h"
 #include "storage/file.h"
 
@@ -35,7 +36,8 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
     if (!value && !(value = json_string(equals + 1)))
         return setting_error(setting, "VALUE is neither JSON nor UTF-8", err);
     char *save = NULL, *part = strtok_r(path, ".", &save);
-    if (part && (strcmp(part, "on_error") == 0 || strcmp(part, "defaults") == 0))
+    if (part &&
+        (strcmp(part, "on_error") == 0 || strcmp(part, "order") == 0 || strcmp(part, "defaults") == 0))
         at = root;
     int r = part ? 0 : setting_error(setting, "has no PATH", err);
     while (part && r >= 0) {
@@ -67,7 +69,24 @@ int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_di
 {
     l->root = json_incref((json_t *)(uintptr_t)root);
     int r = cw_pipeline_from_json(cw_ops(), root, base_dir, &l->pipeline, err);
-    return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
+    return r < 0 ? r : cw_order_compile(l->pipeline, !l->as_written, &l->compiled, err);
+}
+
+json_t *cw_local_root_as_run(const struct cw_local *l)
+{
+    json_t *root = json_copy(l->root), *list = json_array(), *written = json_object_get(l->root, "pipeline");
+    const struct cw_chain *chain = &l->pipeline->chain;
+    int failed = 0;
+    for (size_t i = 0; i < chain->n; i++)
+        failed |= json_array_append(
+            list, json_array_get(written, chain->nodes[i].written - chain->nodes[0].written));
+    failed |= json_object_set_new(root, "pipeline", list);
+    failed |= json_object_set_new(root, "order", json_string("written"));
+    if (failed) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
 }
 
 static int local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,

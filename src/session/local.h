@@ -17,6 +17,8 @@ struct cw_expected {
 
 struct cw_local {
     json_t *root; /* the pipeline as JSON, settings applied */
+    /* set before compiling: moves of operators that do not change results are not made */
+    bool as_written;
     struct cw_pipeline *pipeline;
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;
@@ -48,6 +50,9 @@ int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char
 /* As cw_local_parse, from JSON, to which l->root gets a reference. */
 int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir,
                      struct cw_error *err) _must_check_;
+/* Returns the pipeline as JSON, as written in the order in which it runs. New reference; NULL: out of memory.
+ */
+json_t *cw_local_root_as_run(const struct cw_local *l);
 /* Opens the sources, and makes their indexes where these are missing. index_dir NULL: cw_index_dir(). memory:
  * bytes that decompression may take meanwhile. */
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, size_t memory,

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "ops/source/keyed_source.h"
 #include "ops/table.h"
+#include "optimize/order.h"
 #include "session/shard_dir.h"
 #include "session/shard_range.h"
 #include "session/shard_writer.h"
@@ -85,7 +86,7 @@ static int written_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *er
         return r;
     w->pipeline->data_roots = p->data_roots;
     w->pipeline->n_data_roots = p->n_data_roots;
-    r = cw_compile(w->pipeline, &w->compiled, err);
+    r = cw_order_compile(w->pipeline, true, &w->compiled, err);
     if (r >= 0)
         r = written_check(w, op, err);
     if (r >= 0)

@@ -83,6 +83,7 @@ class Case:
     dump: bool = False
     optimize: bool = True
     damaged: bool = False
+    relaxed: bool = False
     unknown: bool = False
     sources: int = 1
 
@@ -130,6 +131,8 @@ class Generator:
         case.pipeline = {"cachew": 1, "pipeline": chain}
         if on_error != "raise" or rng.random() < 0.1:
             case.pipeline["on_error"] = on_error
+        if case.seed % 7 == 5:  # without a draw: other seeds stay what they were
+            case.relaxed, case.pipeline["order"] = True, "relaxed"
         case.run_seed, case.epochs, case.threads = (
             rng.choice([0, 1, rng.getrandbits(63)]),
             rng.choice([1, 1, 2, 3]),

@@ -48,6 +48,7 @@ CALLS = {
     "explain": (ds.explain, {"zzz": 1}, None),
     "defaults": (ds.defaults, {"epoch": 1}, "epochs"),
     "on_error": (ds.on_error, {"actoin": "skip"}, "action"),
+    "order": (ds.order, {"oder": "strict"}, "order"),
     "to_json": (ds.to_json, {"indnt": 1}, "indent"),
     "from_json": (Dataset.from_json, {"tekst": ds.to_json()}, "text"),
     "load": (Dataset.load, {"pat": "x"}, "path"),

@@ -228,6 +228,10 @@ def test_settings_of_the_pipeline():
     with pytest.raises(PipelineError) as caught:
         ds.on_error("ignore")
     assert caught.value.attribute == "on_error"
+    assert ds.order("written").to_json().count('"order": "written"') == 1
+    with pytest.raises(cachew.PipelineError, match=r'order is "quick": expected "strict"') as caught:
+        ds.order("quick")
+    assert caught.value.attribute == "order"
     seeded = ds.defaults(seed=7, epochs=2)
     assert [list(b["value"]) for b in seeded] == [list(b["value"]) for b in ds.iterator(seed=7, epochs=2)]
     with pytest.raises(PipelineError):

@@ -29,6 +29,7 @@
 #include "formats/image_write.h"
 #include "ops/plugin/plugin.h"
 #include "ops/table.h"
+#include "optimize/order.h"
 #include "tar_files.h"
 
 /* ---- data ---- */
@@ -208,7 +209,7 @@ static int whole_run(const json_t *root, unsigned threads, unsigned world, bool 
     *out = (struct outcome){0};
     int r = cw_pipeline_from_json(cw_ops(), root, temp_dir, &l.pipeline, err);
     if (r >= 0)
-        r = cw_compile(l.pipeline, &l.compiled, err);
+        r = cw_order_compile(l.pipeline, true, &l.compiled, err);
     if (r >= 0)
         r = cw_local_open(&l, temp_path("index"), 1, 0, err);
     if (r >= 0)

@@ -437,7 +437,7 @@ static void parse(const char *chain, struct cw_local *l)
 {
     char text[4096];
     struct cw_error err = {0};
-    *l = (struct cw_local){0};
+    *l = (struct cw_local){.as_written = true};
     int n = snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
     if (cw_local_parse(l, text, (size_t)n, ".", &err) < 0)
         fail_msg("%s", err.message);

@@ -24,7 +24,7 @@ const struct cw_op_desc cw_op_drop = {
     .name = "drop",
     .summary = "drops the named components",
     .kind = CW_OP_MAP,
-    .effects.renames = true,
+    .effects = {.renames = true, .projects = true},
     .attrs = attrs,
     .bind = drop_bind,
 };

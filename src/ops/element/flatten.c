@@ -19,6 +19,7 @@ const struct cw_op_desc cw_op_flatten = {
     .summary = "makes an array of any shape one-dimensional, with the same values in the same order",
     .doc = "`flatten` is `reshape` with the shape [-1]. A scalar becomes an array with one value.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_LAYOUT,
     .attrs = attrs,
     .bind = flatten_bind,
     .run = cw_reshape_run,

@@ -123,6 +123,7 @@ const struct cw_op_desc cw_op_reshape = {
     .summary = "gives an array another shape with the same values, in the same order",
     .doc = "A record fails if its number of values does not fit the shape. `[]` is the shape of a scalar.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_LAYOUT,
     .attrs = attrs,
     .bind = reshape_bind,
     .run = cw_reshape_run,

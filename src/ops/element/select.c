@@ -38,7 +38,7 @@ const struct cw_op_desc cw_op_select = {
     .name = "select",
     .summary = "keeps the named components, drops all others",
     .kind = CW_OP_MAP,
-    .effects.renames = true,
+    .effects = {.renames = true, .projects = true},
     .attrs = attrs,
     .bind = select_bind,
 };

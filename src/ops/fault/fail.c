@@ -56,6 +56,7 @@ const struct cw_op_desc cw_op_fail = {
     .doc = "Workers of a service run `fail` with kind \"crash\" only if they were started with "
            "--allow-python.",
     .kind = CW_OP_MAP,
+    .effects.pinned = true,
     .attrs = attrs,
     .ends_process = fail_ends_process,
     .bind = cw_expr_bind_where,

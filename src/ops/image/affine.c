@@ -76,7 +76,7 @@ const struct cw_op_desc cw_op_affine = {
     .doc = "The results are those of torchvision's `affine` on Pillow images. The result has the size of the "
            "image. Images are uint8 or float32, [height, width, channels] or [height, width].",
     .kind = CW_OP_MAP,
-    .effects.action = CW_ACTS_NEIGHBOURHOOD,
+    .effects.action = CW_ACTS_WARP,
     .attrs = attrs,
     .bind = affine_bind,
     .run = cw_warp_run,

@@ -150,7 +150,7 @@ const struct cw_op_desc cw_op_auto_augment = {
     .doc = "AutoAugment: each element draws one of the policy's 25 pairs of changes, which of the two are "
            "done, and their signs. The results are those of torchvision on Pillow images.",
     .kind = CW_OP_MAP,
-    .effects.random = true,
+    .effects = {.action = CW_ACTS_WARP, .random = true},
     .attrs = attrs,
     .bind = cw_augment_bind,
     .run = auto_augment_run,

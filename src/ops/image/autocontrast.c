@@ -21,7 +21,7 @@ const struct cw_op_desc cw_op_autocontrast = {
     .doc = "In each channel, the least value becomes 0 and the greatest becomes 255 (float32: 1). A channel "
            "of one single value is not changed.",
     .kind = CW_OP_MAP,
-    .effects = {.action = CW_ACTS_OPAQUE, .random = true},
+    .effects = {.action = CW_ACTS_COLOUR, .random = true},
     .attrs = attrs,
     .draws = cw_color_draws,
     .bind = autocontrast_bind,

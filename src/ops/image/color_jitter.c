@@ -129,7 +129,7 @@ const struct cw_op_desc cw_op_color_jitter = {
         "Each element draws the four amounts and the order of the four changes. An amount that can only be "
         "neutral (factor 1, shift 0) changes nothing.",
     .kind = CW_OP_MAP,
-    .effects.random = true,
+    .effects = {.action = CW_ACTS_COLOUR, .random = true},
     .attrs = attrs,
     .bind = color_jitter_bind,
     .run = color_jitter_run,

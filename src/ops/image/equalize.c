@@ -20,7 +20,7 @@ const struct cw_op_desc cw_op_equalize = {
     .summary = "equalizes the histogram of each channel of uint8 images",
     .doc = "Each channel is changed by itself, so that its values are spread evenly from 0 to 255.",
     .kind = CW_OP_MAP,
-    .effects = {.action = CW_ACTS_OPAQUE, .random = true},
+    .effects = {.action = CW_ACTS_COLOUR, .random = true},
     .attrs = attrs,
     .draws = cw_color_draws,
     .bind = equalize_bind,

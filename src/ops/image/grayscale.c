@@ -37,6 +37,7 @@ const struct cw_op_desc cw_op_grayscale = {
     .summary = "makes images grey, with 1 or 3 channels",
     .doc = "Images are [height, width, channels]; an image of one channel counts as grey.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_PIXEL,
     .attrs = attrs,
     .bind = grayscale_bind,
     .run = cw_color_run,

@@ -67,7 +67,7 @@ const struct cw_op_desc cw_op_rand_augment = {
     .doc = "RandAugment: each element draws num_ops of 14 changes (shears, translations, a rotation, "
            "changes of colours), and their signs. The results are those of torchvision on Pillow images.",
     .kind = CW_OP_MAP,
-    .effects.random = true,
+    .effects = {.action = CW_ACTS_WARP, .random = true},
     .attrs = attrs,
     .bind = rand_augment_bind,
     .run = rand_augment_run,

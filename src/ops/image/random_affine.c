@@ -107,7 +107,7 @@ const struct cw_op_desc cw_op_random_affine = {
     .doc = "The results are those of torchvision's RandomAffine on Pillow images. The result has the size of "
            "the image. Images are uint8 or float32, [height, width, channels] or [height, width].",
     .kind = CW_OP_MAP,
-    .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
+    .effects = {.action = CW_ACTS_WARP, .random = true},
     .attrs = attrs,
     .bind = random_affine_bind,
     .run = cw_warp_run,

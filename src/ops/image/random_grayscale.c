@@ -20,7 +20,7 @@ const struct cw_op_desc cw_op_random_grayscale = {
     .summary = "makes images grey, at random",
     .doc = "The number of channels stays: the three channels of a grey image are equal.",
     .kind = CW_OP_MAP,
-    .effects.random = true,
+    .effects = {.action = CW_ACTS_PIXEL, .random = true},
     .attrs = attrs,
     .draws = cw_color_draws,
     .bind = random_grayscale_bind,

@@ -64,7 +64,7 @@ const struct cw_op_desc cw_op_random_perspective = {
            "small for its corners to be four different points stays as it is. Images are uint8 or float32, "
            "[height, width, channels] or [height, width].",
     .kind = CW_OP_MAP,
-    .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
+    .effects = {.action = CW_ACTS_WARP, .random = true},
     .attrs = attrs,
     .bind = random_perspective_bind,
     .run = cw_warp_run,

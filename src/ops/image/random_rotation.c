@@ -59,7 +59,7 @@ const struct cw_op_desc cw_op_random_rotation = {
     .doc = "The results are those of torchvision's RandomRotation on Pillow images. Images are uint8 or "
            "float32, [height, width, channels] or [height, width].",
     .kind = CW_OP_MAP,
-    .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
+    .effects = {.action = CW_ACTS_WARP, .random = true},
     .attrs = attrs,
     .bind = random_rotation_bind,
     .run = cw_warp_run,

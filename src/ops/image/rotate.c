@@ -54,7 +54,7 @@ const struct cw_op_desc cw_op_rotate = {
     .doc = "The results are those of torchvision's `rotate` on Pillow images. Images are uint8 or float32, "
            "[height, width, channels] or [height, width].",
     .kind = CW_OP_MAP,
-    .effects.action = CW_ACTS_NEIGHBOURHOOD,
+    .effects.action = CW_ACTS_WARP,
     .attrs = attrs,
     .bind = rotate_bind,
     .run = cw_warp_run,

@@ -72,6 +72,7 @@ const struct cw_op_desc cw_op_transpose_image = {
     .summary = "moves the channels of an image first ([height, width, channels] to [channels, height, "
                "width]) or last",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_LAYOUT,
     .attrs = attrs,
     .bind = transpose_image_bind,
     .run = transpose_image_run,

@@ -38,7 +38,7 @@ const struct cw_op_desc cw_op_trivial_augment = {
            "Pillow "
            "images.",
     .kind = CW_OP_MAP,
-    .effects.random = true,
+    .effects = {.action = CW_ACTS_WARP, .random = true},
     .attrs = attrs,
     .bind = cw_augment_bind,
     .run = trivial_augment_run,

@@ -9,6 +9,7 @@
 #include "base/patience.h"
 #include "base/thread.h"
 #include "ops/table.h"
+#include "optimize/order.h"
 #include "service/worker/admit.h"
 #include "service/worker/leases.h"
 #include "service/worker/origin.h"
@@ -139,7 +140,7 @@ static int stream_compile(struct cw_stream *s, struct cw_error *err)
     }
     if (r >= 0) /* must be before compiling, which may run Python functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
-    return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
+    return r < 0 ? r : cw_order_compile(l->pipeline, true, &l->compiled, err);
 }
 
 static int stream_open(struct cw_stream *s, struct cw_error *err)
