@@ -442,6 +442,7 @@ class Operators:
         dtype: _DType = "uint8",
         orientation: bool = True,
         max_pixels: int = 268435456,
+        scale: Literal["full", "auto"] = "full",
     ) -> Dataset:
         """Decodes JPEG, PNG or WebP bytes to an image [height, width, channels].
 
@@ -459,6 +460,10 @@ class Operators:
         orientation: true: turn JPEG images as their EXIF orientation tag says (true or false)
         max_pixels: most pixels (width times height); a larger image fails the record (an integer, from
             1 to 1099511627776)
+        scale: auto: decode a JPEG image at 1/2, 1/4 or 1/8 of its size if resize or
+            random_resized_crop follows directly and makes what it cuts at least that much smaller.
+            Faster for large images; pixels differ a little from those of "full" (docs/jpeg.md) (a
+            string: one of "full", "auto")
         """
 
     def drop(self, components: str | Sequence[str]) -> Dataset:

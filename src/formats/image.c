@@ -22,6 +22,14 @@ int cw_image_check_size(const struct cw_image *im, struct cw_error *err)
     return 0;
 }
 
+/* Sets the size as delivered from that of the file. */
+static void image_set_size(struct cw_image *im)
+{
+    bool turned = im->orientation >= 5;
+    im->height = turned ? im->file_width : im->file_height;
+    im->width = turned ? im->file_height : im->file_width;
+}
+
 int cw_image_open(struct cw_image *im, const void *data, size_t size, const struct cw_image_options *options,
                   struct cw_error *err)
 {
@@ -38,9 +46,8 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
         if (r < 0)
             return r;
         im->codec = codecs[i];
-        bool turned = im->orientation >= 5;
-        im->height = turned ? im->file_width : im->file_height;
-        im->width = turned ? im->file_height : im->file_width;
+        im->reduced_by = 1;
+        image_set_size(im);
         im->channels = options->channels ? options->channels : im->file_channels;
         return 0;
     }
@@ -51,6 +58,17 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
         err, CW_E_RECORD,
         "the %zu bytes are not a JPEG, PNG or WebP image (the first bytes are %02x %02x %02x %02x)", size,
         b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
+}
+
+void cw_image_reduce(struct cw_image *im, int by)
+{
+    if (!im->codec->reduce)
+        return;
+    im->codec->reduce(im, by);
+    im->reduced_by = by;
+    im->file_height = (im->file_height + by - 1) / by;
+    im->file_width = (im->file_width + by - 1) / by;
+    image_set_size(im);
 }
 
 void cw_image_close(struct cw_image *im)

@@ -29,9 +29,10 @@ struct cw_image {
     const char *format;                 /* "JPEG", "PNG", "WebP" */
     int64_t height, width;              /* as delivered: after the orientation */
     int channels;                       /* as delivered */
-    int64_t file_height, file_width;    /* as stored */
+    int64_t file_height, file_width;    /* as stored, but for reduced_by */
     int file_channels;                  /* as stored: 4 is RGBA, or CMYK where cmyk is set */
     bool file_wide, cmyk;
+    int reduced_by;  /* 2, 4 or 8: decoded at that part of the size, in height and width; else 1 */
     int orientation; /* the EXIF orientation that is applied, 1..8; 1: none, or not requested */
     struct cw_image_options options;
     const uint8_t *data;
@@ -47,6 +48,10 @@ struct cw_image {
  * damaged, too large, or of a kind that is not supported. After a failure *im is closed. */
 int cw_image_open(struct cw_image *im, const void *data, size_t size, const struct cw_image_options *options,
                   struct cw_error *err) _must_check_;
+
+/* Reduces the height and the width to 1/by (2, 4 or 8), rounded up: the decoder computes fewer pixels. May be
+ * called once, directly after cw_image_open. Does nothing in a format that can't (all but JPEG). */
+void cw_image_reduce(struct cw_image *im, int by);
 
 /* Decodes the rectangle `want` (NULL: all) into dst: rows of want->w * channels values, stride bytes apart.
  * May be called once after cw_image_open. `needed` (NULL: all) is the part of the image in which damage is an

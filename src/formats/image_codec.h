@@ -29,6 +29,8 @@ struct cw_image_codec {
     /* Fills in file_*, cmyk and (JPEG) orientation from the headers. After a failure nothing stays allocated.
      */
     int (*open)(struct cw_image *im, struct cw_error *err);
+    /* From now on, the image is decoded at 1/by (2, 4 or 8) of its size. NULL: the format can't. */
+    void (*reduce)(struct cw_image *im, int by);
     void (*plan)(struct cw_image *im, struct cw_image_job *job);
     /* Passes the wanted rows to cw_image_put. */
     int (*decode)(struct cw_image *im, const struct cw_image_job *job, struct cw_error *err);

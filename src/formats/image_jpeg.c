@@ -307,8 +307,9 @@ static bool jpeg_uses_points(const struct cw_image *im, const struct cw_image_jo
 {
     const struct jpeg_decompress_struct *d = &((const struct jpeg_reader *)(const void *)im->state)->d;
     int64_t row = d->max_v_samp_factor * DCTSIZE, column = d->max_h_samp_factor * DCTSIZE;
-    return im->memo && im->size >= POINTS_LEAST && !d->restart_interval && cw_jpeg_entropy_fits(d) &&
-           jpeg_region_is_exact(d) && (job->want.y >= 2 * row || job->want.w + 4 * column <= im->file_width);
+    return im->memo && im->reduced_by == 1 && im->size >= POINTS_LEAST && !d->restart_interval &&
+           cw_jpeg_entropy_fits(d) && jpeg_region_is_exact(d) &&
+           (job->want.y >= 2 * row || job->want.w + 4 * column <= im->file_width);
 }
 
 /* Looks up the entry points of the image; key: of its bytes. */
@@ -321,13 +322,19 @@ static void jpeg_find_points(struct cw_image *im, struct cw_hash128 *ret_key)
         j->table = NULL;
 }
 
+static void jpeg_reduce(struct cw_image *im, int by)
+{
+    jpeg_reader_of(im)->d.scale_num = 1;
+    jpeg_reader_of(im)->d.scale_denom = (unsigned)by;
+}
+
 static void jpeg_plan(struct cw_image *im, struct cw_image_job *job)
 {
     struct jpeg_reader *j = jpeg_reader_of(im);
     jpeg_set_output(im, &j->d, &job->convert);
-    j->last_needed = job->needed.h > 0
-                         ? (job->needed.y + job->needed.h - 1) / (j->d.max_v_samp_factor * DCTSIZE)
-                         : -1;
+    j->last_needed = job->needed.h > 0 ? (job->needed.y + job->needed.h - 1) /
+                                             (j->d.max_v_samp_factor * DCTSIZE / im->reduced_by)
+                                       : -1;
     j->progress.progress_monitor = jpeg_progress;
     j->d.progress = &j->progress;
     j->strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job->convert.from + job->rows->slack, 64);
@@ -359,6 +366,7 @@ static int jpeg_decode(struct cw_image *im, const struct cw_image_job *job, stru
 const struct cw_image_codec cw_image_jpeg = {.name = "JPEG",
                                              .matches = jpeg_matches,
                                              .open = jpeg_open,
+                                             .reduce = jpeg_reduce,
                                              .plan = jpeg_plan,
                                              .decode = jpeg_decode,
                                              .close = jpeg_close};

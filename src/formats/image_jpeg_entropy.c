@@ -24,6 +24,11 @@
 /* bytes: small compared with the CPU's caches, large enough to search for 0xFF at little cost */
 #define CHUNK 4096
 #define BEFORE 8 /* bytes of the chunk before the unread ones: the bits that are held begin there */
+#if JPEG_LIB_VERSION >= 70
+#define BLOCK_WIDTH min_DCT_h_scaled_size
+#else
+#define BLOCK_WIDTH min_DCT_scaled_size /* pixels of a block as it is decoded: 8, 4, 2 or 1 */
+#endif
 #define INLINE inline __attribute__((always_inline))
 
 struct bits {
@@ -342,7 +347,7 @@ size_t cw_jpeg_entropy_bytes(void)
 void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIMENSION left, JDIMENSION width)
 {
     struct entropy *e = state;
-    JDIMENSION mcu = (JDIMENSION)(d->comps_in_scan == 1 ? 1 : d->max_h_samp_factor) * DCTSIZE;
+    JDIMENSION mcu = (JDIMENSION)((d->comps_in_scan == 1 ? 1 : d->max_h_samp_factor) * d->BLOCK_WIDTH);
     memset(e, 0, offsetof(struct entropy, stuffed));
     e->start = d->src->next_input_byte;
     e->end = e->data_end = e->start + d->src->bytes_in_buffer;

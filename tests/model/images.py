@@ -17,8 +17,13 @@ INTERPOLATIONS = ("nearest", "bilinear", "bicubic")
 # ---- decoding ----
 
 
-def decode(data: bytes, channels: int, dtype: str, orientation: bool, max_pixels: int) -> np.ndarray:
-    """[height, width, channels] of dtype. Raises RecordError for a damaged image."""
+def decode(
+    data: bytes, channels: int, dtype: str, orientation: bool, max_pixels: int, reduced_by=None
+) -> np.ndarray:
+    """[height, width, channels] of dtype. Raises RecordError for a damaged image.
+
+    reduced_by(height, width): what a JPEG's size is divided by.
+    """
     if not (data.startswith((JPEG, PNG)) or data[:4] == b"RIFF" and data[8:12] == b"WEBP"):
         raise RecordError("not a JPEG, PNG or WebP image")
     if data.startswith(JPEG) and not has_end(data):
@@ -29,6 +34,12 @@ def decode(data: bytes, channels: int, dtype: str, orientation: bool, max_pixels
         image = Image.open(io.BytesIO(data))
         if image.width * image.height > max_pixels:
             raise RecordError("more than max_pixels")
+        if reduced_by and data.startswith(JPEG):
+            width, height = image.size
+            turned = orientation and image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            by = reduced_by(width, height) if turned else reduced_by(height, width)
+            if by > 1:
+                image.draft(image.mode, (width // by, height // by))
         image.load()
     except (OSError, SyntaxError, ValueError, struct.error) as error:
         raise RecordError(f"damaged image: {error}") from error

@@ -51,7 +51,13 @@ DEFAULTS: dict[str, dict] = {
     "range": {"start": 0, "step": 1},
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
     "parse_example": {"component": "record"},
-    "decode_image": {"channels": 3, "dtype": "uint8", "orientation": True, "max_pixels": 1 << 28},
+    "decode_image": {
+        "channels": 3,
+        "dtype": "uint8",
+        "orientation": True,
+        "max_pixels": 1 << 28,
+        "scale": "full",
+    },
     "random_resized_crop": {
         "scale": [0.08, 1],
         "ratio": [0.75, 1.3333],
@@ -249,9 +255,28 @@ def parse_example(attrs: dict, types: Types) -> Bound:
 
 
 def decode_image(attrs: dict, types: Types) -> Bound:
-    def decode(value: Value, _draw: Draw) -> Value:
+    """attrs["then"]: name and attributes of the operator that follows, if the image is reduced for it.
+
+    Its draw is then this operator's, too.
+    """
+
+    def decode(value: Value, draw: Draw) -> Value:
+        def reduced_by(height: int, width: int) -> int:
+            name, then = attrs["then"]
+            _y, _x, h, w = geometry.CUTS[name](then, height, width, draw)
+            return max(
+                by
+                for by in (1, 2, 4, 8)
+                if by == 1 or h >= by * then["size"][0] and w >= by * then["size"][1]
+            )
+
         pixels = images.decode(
-            value.data, attrs["channels"], attrs["dtype"], attrs["orientation"], attrs["max_pixels"]
+            value.data,
+            attrs["channels"],
+            attrs["dtype"],
+            attrs["orientation"],
+            attrs["max_pixels"],
+            reduced_by if "then" in attrs else None,
         )
         return array(attrs["dtype"], pixels)
 

@@ -278,7 +278,8 @@ class Plan:
 
     def bind(self, nodes: list[Node], types: dict[str, Type] | None) -> dict[str, Type]:
         """Opens the sources and binds the maps and filters; the types after the last node."""
-        for node in nodes:
+        for node, following in zip(nodes, [*nodes[1:], None]):
+            self.reduce(node, following)
             if node.name in SOURCES:
                 node.leaf = len(self.sources)
                 self.sources.append(SOURCES[node.name](node.attrs, self.base))
@@ -299,6 +300,18 @@ class Plan:
                 node.bound.before = types
                 types = node.bound.types
         return types
+
+    def reduce(self, node: Node, following: Node | None) -> None:
+        """Tells a decode_image with scale "auto" which resize follows it."""
+        if (
+            node.name == "decode_image"
+            and node.attrs["scale"] == "auto"
+            and following
+            and following.name in ("resize", "random_resized_crop")
+            and following.attrs["component"] == node.attrs["component"]
+        ):
+            node.attrs["then"] = (following.name, following.attrs)
+            node.salt = following.salt
 
     def bind_padding(self, types: dict[str, Type]) -> dict[str, Type]:
         """Sets `pad`. The types after the batcher: what is padded to a given size varies before."""

@@ -1,7 +1,7 @@
 /*
  * Random JPEG files: any part of an image has the pixels that libjpeg gives by itself when it decodes the
- * whole file, turned as its EXIF orientation says. Qualities, samplings, sizes, restart markers and scans are
- * drawn.
+ * whole file, turned as its EXIF orientation says, also at 1/2, 1/4 and 1/8 of its size. Qualities,
+ * samplings, sizes, restart markers and scans are drawn.
  *
  * usage: test_jpeg_crops [N [SEED]]    tries N files
  */
@@ -38,6 +38,7 @@ struct file {
     unsigned long size;
     JDIMENSION w, h;
     int components, orientation; /* orientation 0: no EXIF data */
+    int by;                      /* the image is decoded at 1/by of its size */
 };
 
 /* One in four of the EXIF segments comes after another APP1 segment. */
@@ -86,6 +87,7 @@ static void make(struct file *f)
     unsigned char row[4 * MOST];
     size_t kind = draw(3) ? 2 + draw(3) : draw(CW_COUNT_OF(kinds));
     *f = (struct file){.w = 1 + draw(MOST), .h = 1 + draw(MOST), .components = kinds[kind].components};
+    f->by = draw(3) ? 1 : 1 << draw(4);
     c.err = jpeg_std_error(&e);
     e.emit_message = no_message; /* of coarse quantization */
     jpeg_create_compress(&c);
@@ -119,8 +121,8 @@ static void make(struct file *f)
     jpeg_destroy_compress(&c);
 }
 
-/* Decodes the whole file with libjpeg alone. */
-static uint8_t *decode_with_libjpeg(const struct file *f)
+/* Decodes the whole file with libjpeg alone, at 1/by of its size, and sets w and h to that size. */
+static uint8_t *decode_with_libjpeg(struct file *f)
 {
     struct jpeg_error_mgr e;
     struct jpeg_decompress_struct d = {.err = jpeg_std_error(&e)};
@@ -129,7 +131,10 @@ static uint8_t *decode_with_libjpeg(const struct file *f)
     jpeg_read_header(&d, TRUE);
     d.do_block_smoothing = FALSE;
     d.out_color_space = f->components == 1 ? JCS_GRAYSCALE : f->components == 3 ? JCS_RGB : JCS_CMYK;
+    d.scale_denom = (unsigned)f->by;
     jpeg_start_decompress(&d);
+    f->w = d.output_width;
+    f->h = d.output_height;
     size_t stride = (size_t)f->w * (size_t)f->components;
     uint8_t *pixels = malloc(stride * f->h);
     assert_non_null(pixels);
@@ -167,6 +172,11 @@ static void check_part(const struct file *f, const uint8_t *whole, struct cw_are
     struct cw_error err;
     struct cw_rect r;
     assert_int_equal(cw_image_open(&im, f->data, f->size, &options, &err), 0);
+    if (f->by > 1)
+        cw_image_reduce(&im, f->by);
+    bool turned = f->orientation >= 5;
+    assert_int_equal(im.width, turned ? f->h : f->w);
+    assert_int_equal(im.height, turned ? f->w : f->h);
     draw_side(im.height, &r.y, &r.h);
     draw_side(im.width, &r.x, &r.w);
     size_t px = (size_t)f->components, stride = (size_t)r.w * px;

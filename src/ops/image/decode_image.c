@@ -9,21 +9,32 @@ static const struct cw_image_role role = {.step = CW_IMAGE_DECODE};
 static void decode_image_free(void *state)
 {
     struct cw_decode_image *d = state;
-    if (d && d->crop.desc)
-        d->crop.desc->free_state(d->crop.state);
+    if (d && d->next.desc)
+        d->next.desc->free_state(d->next.state);
     free(d);
 }
 
-/* If a crop of the same component directly follows, keeps a prepared copy of it in d, to compute which part
- * of each image it will cut. */
-static int decode_image_find_crop(struct cw_decode_image *d, const struct cw_op *next, const char *component,
+/* Returns whether an operator moves components with the image, whose places are those of the whole image. */
+static bool decode_image_moves(const struct cw_op *op)
+{
+    return cw_attr_len(op, "boxes") || cw_attr_len(op, "masks") || cw_attr_len(op, "keypoints");
+}
+
+/* If a crop (or where sizes are reduced, a resize) of the same component directly follows, keeps a prepared
+ * copy of it in d, to compute which part of each image it will cut, and how much smaller it makes it. */
+static int decode_image_find_next(struct cw_decode_image *d, const struct cw_op *op, const struct cw_op *next,
                                   struct cw_error *err)
 {
-    if (!next || !next->desc->image || !next->desc->image->crops ||
-        strcmp(cw_attr_string(next, "component"), component) != 0)
+    const struct cw_image_role *then = next ? next->desc->image : NULL;
+    if (!then || !(then->crops || (d->reduces && then->resizes)) ||
+        strcmp(cw_attr_string(next, "component"), cw_attr_string(op, "component")) != 0)
         return 0;
-    d->crop = (struct cw_op){.desc = next->desc, .attrs = next->attrs, .index = next->index};
-    return next->desc->image->prepare(&d->crop, err);
+    if (d->reduces && decode_image_moves(next))
+        return cw_attr_error(op, "scale", err,
+                             "\"full\", because %s moves boxes, masks or keypoints of the whole image",
+                             next->desc->name);
+    d->next = (struct cw_op){.desc = next->desc, .attrs = next->attrs, .index = next->index};
+    return then->prepare(&d->next, err);
 }
 
 static int decode_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
@@ -52,13 +63,16 @@ static int decode_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_erro
                                            .wide = dtype == CW_UINT16,
                                            .orientation = cw_attr_bool(op, "orientation"),
                                            .max_pixels = (uint64_t)cw_attr_int(op, "max_pixels")};
-    r = decode_image_find_crop(d, cw_bind_next(b), name, err);
+    d->reduces = strcmp(cw_attr_string(op, "scale"), "auto") == 0;
+    r = decode_image_find_next(d, op, cw_bind_next(b), err);
     if (r < 0)
         return r;
     type = (struct cw_type){
         .dtype = dtype, .ndim = 3, .dims = {CW_VARIES, CW_VARIES, channels ? channels : CW_VARIES}};
     return cw_image_bind_write(b, op, &type, err);
 }
+
+static const char *const scales[] = {"full", "auto", NULL};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "the encoded image, bytes"},
@@ -83,6 +97,13 @@ static const struct cw_attr_def attrs[] = {
      .min = 1,
      .max = 0x1p40,
      .doc = "most pixels (width times height); a larger image fails the record"},
+    {.name = "scale",
+     .kind = CW_ATTR_STRING,
+     .def = "\"full\"",
+     .choices = scales,
+     .doc = "auto: decode a JPEG image at 1/2, 1/4 or 1/8 of its size if resize or random_resized_crop "
+            "follows directly and makes what it cuts at least that much smaller. Faster for large images; "
+            "pixels differ a little from those of \"full\" (docs/jpeg.md)"},
     {0},
 };
 

@@ -168,9 +168,9 @@ static int chain_plan_regions(const struct chain *c, struct cw_block *b, size_t 
 static void chain_plan_needed(const struct chain *c, const struct cw_block *b, size_t row,
                               const struct plan *p, struct cw_rect *ret)
 {
-    const struct cw_op *crop = &((const struct cw_decode_image *)chain_decode(c)->state)->crop;
+    const struct cw_op *crop = &((const struct cw_decode_image *)chain_decode(c)->state)->next;
     *ret = (struct cw_rect){.h = p->h, .w = p->w};
-    if (!crop->desc)
+    if (!crop->desc || !crop->desc->image->crops)
         return;
     struct cw_image_geometry g;
     if (c->n[CW_IMAGE_REGION] && c->ops[CW_IMAGE_REGION][0]->index == crop->index)
@@ -277,6 +277,21 @@ static int chain_record_pixels(struct record *r, struct cw_error *err)
     return e;
 }
 
+/* Reduces the size at which the image is decoded, if the operator that follows allows it. */
+static void chain_record_reduce(struct record *r, const struct cw_decode_image *d)
+{
+    struct cw_image_geometry g;
+    int64_t h = r->image.height, w = r->image.width;
+    int by = 1;
+    if (!d->reduces || !d->next.desc || !d->next.desc->image->resizes ||
+        d->next.desc->image->geometry(&d->next, r->b, r->row, h, w, &g, NULL) < 0)
+        return;
+    while (by < 8 && g.rect.h >= 2 * by * g.out_h && g.rect.w >= 2 * by * g.out_w)
+        by *= 2;
+    if (by > 1)
+        cw_image_reduce(&r->image, by);
+}
+
 static int chain_record_open(struct record *r, const struct cw_op *op, struct cw_error *err)
 {
     struct cw_tensor in = cw_block_row(r->b, r->c->in.value, r->row);
@@ -288,6 +303,7 @@ static int chain_record_open(struct record *r, const struct cw_op *op, struct cw
         if (e < 0)
             return e;
         r->image.memo = r->b->memo;
+        chain_record_reduce(r, d);
         *p = (struct plan){
             .h = r->image.height, .w = r->image.width, .channels = r->image.channels, .ndim = 3};
         return 0;

@@ -54,9 +54,11 @@ extern const struct cw_image_role cw_image_role_cast;
 /* State of decode_image. */
 struct cw_decode_image {
     struct cw_image_options options;
-    /* a prepared copy of the crop that directly follows in the pipeline as written; desc NULL: there is none.
-     * Only the part that it cuts has to be undamaged */
-    struct cw_op crop;
+    /* a prepared copy of the operator that directly follows in the pipeline as written, if it crops, or if it
+     * resizes and `reduces` is set; desc NULL: there is none. Only the part that a crop cuts has to be
+     * undamaged */
+    struct cw_op next;
+    bool reduces; /* decode at 1/2, 1/4 or 1/8 of the size what `next` makes at least that much smaller */
 };
 
 /* State of normalize. */
