@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/table.h"
+#include "optimize/optimize.h"
 #include "optimize/order.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
