@@ -118,13 +118,15 @@ json_t *cw_materialize_batched(const json_t *root, size_t n)
 
 int cw_materialize_replace(struct cw_local *l, json_t *root, struct cw_error *err)
 {
-    json_auto_t *old = l->root, *own = root;
+    json_auto_t *own = root;
+    json_t *old = l->root;
     struct cw_pipeline *p = l->pipeline;
     l->compiled = cw_compiled_free(l->compiled);
     l->pipeline = NULL;
     l->root = NULL;
     int r = own ? cw_local_compile(l, own, p->base_dir, err) : cw_error_nomem(err, 0, "a pipeline");
     cw_pipeline_unref(p);
+    json_decref(old);
     return r;
 }
 
