@@ -41,6 +41,7 @@ _Options: TypeAlias = tuple[
     str | os.PathLike[str] | None,
     str | None,
     int,
+    str | None,
 ]
 
 @final

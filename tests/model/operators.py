@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -550,7 +551,7 @@ def integer_of(text: str, types: Types) -> Callable[[Components], int]:
 
 def key_of_bucket_by_length(attrs: dict, types: Types) -> Bound:
     length = integer_of(attrs["length"], types)
-    return Bound(types, lambda c, _: sum(1 for boundary in attrs["boundaries"] if boundary <= length(c)))
+    return Bound(types, lambda c, _: bisect_right(attrs["boundaries"], length(c)))
 
 
 def key_of_group_by(attrs: dict, types: Types) -> Bound:

@@ -23,6 +23,8 @@ WRONG = {
     "tls_cert": "",
     "tls_key": "",
     "workers": 2,
+    "cut": "",
+    "local_workers": -1,
 }
 
 
