@@ -49,6 +49,17 @@ int cli_pipeline_open(struct cli_pipeline *c, struct cw_error *err)
     return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, c->memory, err);
 }
 
+struct cw_iterator_options cli_pipeline_options(const struct cli_pipeline *c)
+{
+    return (struct cw_iterator_options){.seed = c->seed,
+                                        .epochs = 1,
+                                        .world_size = 1,
+                                        .runner = {.threads = (unsigned)c->threads,
+                                                   .more_threads = !c->threads_given,
+                                                   .memory = c->memory,
+                                                   .optimize = !c->no_optimize}};
+}
+
 void cli_pipeline_deinit(struct cli_pipeline *c)
 {
     cw_local_deinit(&c->local);

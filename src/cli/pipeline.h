@@ -79,6 +79,8 @@ int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, cons
 int cli_pipeline_load(struct cli_pipeline *c, struct cw_error *err) _must_check_;
 /* Opens the sources of a loaded pipeline. */
 int cli_pipeline_open(struct cli_pipeline *c, struct cw_error *err) _must_check_;
+/* The options of an iterator over epoch 0, for the only rank. */
+struct cw_iterator_options cli_pipeline_options(const struct cli_pipeline *c);
 void cli_pipeline_deinit(struct cli_pipeline *c);
 /* Loads plug-ins. Their operators stay loaded until the process ends. */
 int cli_plugins_load(const struct cli_texts *plugins, struct cw_error *err) _must_check_;

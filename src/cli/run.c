@@ -171,17 +171,11 @@ static int run_loop(struct run *x, struct cw_error *err)
 static int run_open_local(struct run *x, const json_t *state, struct cw_error *err)
 {
     struct cw_local *local = &x->common.local;
-    struct cw_iterator_options o = {
-        .seed = x->common.seed,
-        .epochs = x->ranks.epochs,
-        .rank = (unsigned)x->ranks.rank,
-        .world_size = (unsigned)x->ranks.world_size,
-        .unordered = cli_ranks_unordered(&x->ranks),
-        .runner = {.threads = (unsigned)x->common.threads,
-                   .more_threads = !x->common.threads_given,
-                   .memory = x->common.memory,
-                   .optimize = !x->common.no_optimize},
-    };
+    struct cw_iterator_options o = cli_pipeline_options(&x->common);
+    o.epochs = x->ranks.epochs;
+    o.rank = (unsigned)x->ranks.rank;
+    o.world_size = (unsigned)x->ranks.world_size;
+    o.unordered = cli_ranks_unordered(&x->ranks);
     int r = cw_caching_open(local, &x->caching, &o.runner, err);
     if (r >= 0)
         r = cli_pipeline_open(&x->common, err);

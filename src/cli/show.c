@@ -223,13 +223,7 @@ static int show_begin(struct show_run *x, struct cw_error *err)
         cw_text_add(&x->page, "</th>");
     }
     cw_text_add(&x->page, "</tr>\n");
-    const struct cw_iterator_options o = {.seed = x->common.seed,
-                                          .epochs = 1,
-                                          .world_size = 1,
-                                          .runner = {.threads = (unsigned)x->common.threads,
-                                                     .more_threads = !x->common.threads_given,
-                                                     .memory = x->common.memory,
-                                                     .optimize = !x->common.no_optimize}};
+    const struct cw_iterator_options o = cli_pipeline_options(&x->common);
     return cw_local_iterate(&x->common.local, &o, NULL, err);
 }
 

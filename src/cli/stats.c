@@ -201,13 +201,7 @@ static int stats_begin(struct stats_run *x, struct cw_error *err)
         x->components[k].name = c[k].name;
         x->components[k].dtype = c[k].type.dtype;
     }
-    const struct cw_iterator_options o = {.seed = x->common.seed,
-                                          .epochs = 1,
-                                          .world_size = 1,
-                                          .runner = {.threads = (unsigned)x->common.threads,
-                                                     .more_threads = !x->common.threads_given,
-                                                     .memory = x->common.memory,
-                                                     .optimize = !x->common.no_optimize}};
+    const struct cw_iterator_options o = cli_pipeline_options(&x->common);
     return cw_local_iterate(&x->common.local, &o, NULL, err);
 }
 
